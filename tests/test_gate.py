@@ -217,6 +217,21 @@ def test_the_fast_path_of_validate_misses_no_fault(gate):
     assert gate.validate(AnyDraft("note", body={3: "x"}), "i").code == "bad_json"
     assert gate.validate(Draft("note", "\ud800"), "i").code == "bad_unicode"
     assert gate.validate(Draft("note", body={"a": [{"n": float("nan")}]}), "i").code == "bad_json"
+    assert gate.validate(Draft("note", body={"a": {"b": {"n": float("inf")}}}), "i").code == "bad_json"
+    assert gate.validate(Draft("note", body={"a": {"b": {"n": -(2**63) - 1}}}), "i").code == "bad_json"
+    assert gate.validate(AnyDraft("note", body={"a": {3: "x"}}), "i").code == "bad_json"
+    assert gate.validate(Draft("note", body={"a": {"b": "\ud800"}}), "i").code == "bad_json"
+    assert gate.validate(Draft("note", body={"a": {"\ud800": "b"}}), "i").code == "bad_json"
+    deep: dict[str, Any] = {}
+    for _ in range(65):
+        deep = {"a": deep}
+    assert gate.validate(Draft("note", body=deep), "i").code == "bad_json"
+    assert isinstance(gate.validate(Draft("note", body=deep["a"]["a"]), "i"), ValidatedDraft)
+    circular: dict[str, Any] = {}
+    circular["a"] = circular
+    assert gate.validate(Draft("note", body=circular), "i").code == "bad_json"
+    many = {str(number): {"n": 1} for number in range(200)}
+    assert isinstance(gate.validate(Draft("note", body=many), "i"), ValidatedDraft)
     assert gate.validate(Draft("note", body={"a": {"s": "x" * 999_999}, "b": "xx"}), "i").code == "too_large"
     assert gate.validate(Draft("note", id="x" * 201)).code == "bad_id"
     assert gate.validate(Draft("note", id="a\nb")).code == "bad_id"

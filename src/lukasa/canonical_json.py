@@ -17,6 +17,7 @@ import orjson
 from lukasa.errors import InvalidInput
 
 MAX_DEPTH = 64
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
 SURROGATES = re.compile("[\ud800-\udfff]")
 """Lone surrogates: a Python string can hold them, UTF-8 cannot."""
 TOO_LONG_FAULT = "its strings are too long in all; split it, or keep the large part outside and refer to it."
@@ -99,7 +100,7 @@ def find_json_fault(value: Any, *, max_characters: int | None = None) -> str | N
                 if item != item or item in (_INFINITY, -_INFINITY):
                     return "a number is NaN or infinite, which JSON cannot hold."
             elif kind is int:
-                if not -(2**63) <= item < 2**64:
+                if not MIN_INTEGER <= item <= MAX_INTEGER:
                     return "an integer does not fit in 64 bits; store it as a string."
             elif item is not None and kind is not bool:
                 return f"a value is {kind.__name__}, which is not JSON."

@@ -15,7 +15,7 @@ from types import MappingProxyType, NoneType
 from typing import Any, Literal
 
 from lukasa.body_shape import BodyShape
-from lukasa.canonical_json import SURROGATES, TOO_LONG_FAULT, find_json_fault
+from lukasa.canonical_json import MAX_DEPTH, MAX_INTEGER, MIN_INTEGER, SURROGATES, TOO_LONG_FAULT, find_json_fault
 from lukasa.clock import from_iso
 from lukasa.errors import InvalidInput
 from lukasa.outcome import Refused
@@ -228,20 +228,30 @@ def _are_plain_labels(labels: Any, limits: RecordLimits) -> bool:
 
 
 def _is_plain_body(body: Mapping[str, Any], max_characters: int) -> bool:
-    """Tell whether a body holds only short scalar values, or is nested and has no fault."""
-    for value in body.values():
-        kind = value.__class__
-        if kind is str:
-            if len(value) > max_characters:
-                return False
-        elif kind is float:
-            if not isfinite(value):
-                return False
-        elif kind is dict or kind is list:
-            return find_json_fault(body, max_characters=max_characters) is None
-        elif kind is not int and kind is not bool and value is not None:
-            return False
-    return True
+    """Tell whether a body has no fault, cheaply if it consists of few objects with scalar values."""
+    objects: list[Mapping[str, Any]] = [body]
+    texts: list[str] = []
+    for each in objects:
+        texts += each
+        for value in each.values():
+            kind = value.__class__
+            if kind is str:
+                texts.append(value)
+            elif kind is dict and len(objects) < MAX_DEPTH:
+                objects.append(value)
+            elif kind is float:
+                if not isfinite(value):
+                    return False
+            elif kind is int:
+                if not MIN_INTEGER <= value <= MAX_INTEGER:
+                    return False
+            elif value is not None and kind is not bool:
+                return find_json_fault(body, max_characters=max_characters) is None
+    try:
+        text = "".join(texts)
+    except TypeError:  # a name is not text
+        return False
+    return len(text) <= max_characters and (text.isascii() or not SURROGATES.search(text))
 
 
 def _fit_shape(drafts: Sequence[Draft], shape: BodyShape) -> bool:

@@ -125,13 +125,13 @@ class _PartCache:
                 self._parts.move_to_end((seq, name))
             return content
 
-    def put(self, seq: int, name: str, content: bytes) -> None:
-        """Keep a part; leave out the oldest ones when all are too large, and a part that is too large by itself."""
-        if len(content) > _CACHED_BYTES // 2:
-            return
+    def put(self, seq: int, contents: Iterable[tuple[str, bytes]]) -> None:
+        """Keep parts; leave out the oldest ones when all are too large, and a part that is too large by itself."""
         with self._lock:
-            self._size += len(content) - len(self._parts.pop((seq, name), b""))
-            self._parts[seq, name] = content
+            for name, content in contents:
+                if len(content) <= _CACHED_BYTES // 2:
+                    self._size += len(content) - len(self._parts.pop((seq, name), b""))
+                    self._parts[seq, name] = content
             while self._size > _CACHED_BYTES:
                 _, left = self._parts.popitem(last=False)
                 self._size -= len(left)
@@ -269,7 +269,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             part = current.body["parts"][name]
             if part["base"] is None:
                 content = _decode(part["data"])
-                self._cache.put(current.seq, name, content)
+                self._cache.put(current.seq, [(name, content)])
                 break
             chain.append((current.seq, _decode(part["data"])))
             place = _Place(current.body["thread"], current.body["ns"])
@@ -280,7 +280,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             current = base
         for seq, difference in reversed(chain):
             content = apply_difference(content, difference)
-            self._cache.put(seq, name, content)
+            self._cache.put(seq, [(name, content)])
         return content
 
     # --- writing ---
@@ -340,8 +340,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
 
         records = require_accepted(self._journal.append_if(append_checkpoint))
         seq = records[0].seq if position is None else position + 1
-        for name, (_, content) in written.items():
-            self._cache.put(seq, name, content)
+        self._cache.put(seq, [(name, content) for name, (_, content) in written.items()])
         self._newest = None if position is None or is_mixed else _NewestCheckpoint(seq, place, seq, body)
         return place.config(checkpoint["id"])
 

@@ -352,14 +352,11 @@ def append_batch(
 
 
 def append_conditional(
-    database: apsw.Connection,
-    now: datetime,
-    reach: Reach,
-    condition: ConditionalBatch,
-    near_duplicate_kinds: frozenset[str],
+    cursor: apsw.Cursor, now: datetime, reach: Reach, condition: ConditionalBatch, near_duplicate_kinds: frozenset[str]
 ) -> tuple[Outcome, int]:
     """Append what a condition returns, in a transaction of its own; return the outcome and the newest position."""
-    start: WriteStart = database.execute(SQL["start_of_write"]).get
+    start: WriteStart = cursor.execute(SQL["start_of_write"]).get
+    database = cursor.connection
     reader = SqliteReader(database, reach)
     if not start[1]:  # a quarantine may hide what is added
         reader.position = start[0]
@@ -367,7 +364,7 @@ def append_conditional(
     if isinstance(drafts, Refused):
         return drafts, start[0]
     single = find_single_insert(reach, drafts, near_duplicate_kinds, of_any_key=True)
-    if single is not None and (inserted := insert_single(database, now, single, start)) is not None:
+    if single is not None and (inserted := insert_single(cursor, now, single, start)) is not None:
         return inserted
     pending = SqlitePendingBatch(database, near_duplicate_kinds, start=start)
     outcome = _add_drafts(pending, now, reach, drafts)
@@ -391,7 +388,7 @@ def _add_drafts(pending: SqlitePendingBatch, now: datetime, reach: Reach, drafts
 
 
 def insert_single(
-    database: apsw.Connection, now: datetime, sealed: ValidatedDraft, start: WriteStart | None = None
+    cursor: apsw.Cursor, now: datetime, sealed: ValidatedDraft, start: WriteStart | None = None
 ) -> tuple[Outcome, int] | None:
     """Insert one record that ``find_single_insert`` chose; return the outcome and the position.
 
@@ -399,27 +396,27 @@ def insert_single(
     with others.
     """
     draft, scope, kind, id, author, content, has_new_id = sealed
-    tip, has_quarantines, unindexed_from = start or database.execute(SQL["start_of_write"]).get
-    if has_quarantines or (not has_new_id and database.execute(SQL["has_key"], (scope, kind, id)).get):
+    tip, has_quarantines, unindexed_from = start or cursor.execute(SQL["start_of_write"]).get
+    if has_quarantines or (not has_new_id and cursor.execute(SQL["has_key"], (scope, kind, id)).get):
         return None
     at, recorded_at = to_microseconds(now), to_iso(now)
     entry = content[:-1] + entry_suffix(1, recorded_at, recorded_at)
     digest = digest_of(entry)
     moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
     row = (tip + 1, scope, kind, id, 1, author, at, moment, digest, entry.decode())
-    database.execute(SQL["insert_entry"], row)
+    cursor.execute(SQL["insert_entry"], row)
     if unindexed_from is not None:
         if tip + 1 - unindexed_from >= MAX_POSITIONS or len(draft.text) > MAX_CHARACTERS:
-            index_texts(database)
+            index_texts(cursor.connection)
     elif len(draft.text) > MAX_CHARACTERS:
-        database.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
+        cursor.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
     elif draft.text:
-        database.execute(SQL["note_unindexed"], (tip + 1,))
+        cursor.execute(SQL["note_unindexed"], (tip + 1,))
     for label in draft.labels:
-        database.execute(SQL["insert_label"], (label, scope, tip + 1))
+        cursor.execute(SQL["insert_label"], (label, scope, tip + 1))
     if draft.links:
-        database.execute(SQL["derive_links"], (tip + 1, tip + 1))
-    database.execute(SQL["add_to_tally"], (scope, kind, 1, 1, checksum(digest)))
+        cursor.execute(SQL["derive_links"], (tip + 1, tip + 1))
+    cursor.execute(SQL["add_to_tally"], (scope, kind, 1, 1, checksum(digest)))
     return Accepted(LazyRecords([row], _parse_log_row)), tip + 1
 
 

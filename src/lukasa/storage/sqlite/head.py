@@ -58,11 +58,13 @@ class HeadWriter:
     def note(self, seq: int) -> None:
         """Note that everything up to a position is durable."""
         content = _CONTENT.pack(_MAGIC, self._token, seq)
-        with suppress(OSError):
+        try:
             if self._descriptor < 0:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 self._descriptor = os.open(self._path, flags, 0o600)
             os.pwrite(self._descriptor, content + _CHECKSUM.pack(zlib.crc32(content)), 0)
+        except OSError:  # a with statement takes longer than the write
+            pass
 
     def close(self) -> None:
         """Close the file, and delete it if the write-ahead log is gone: then the store is whole without it."""

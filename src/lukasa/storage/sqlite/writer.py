@@ -29,9 +29,9 @@ _GATHER_SHARE_OF_COMMIT = 0.5
 
 
 BatchWork = Callable[[SqlitePendingBatch], T]
-FastPath = Callable[[apsw.Connection], tuple[T, int] | None]
+FastPath = Callable[[apsw.Cursor], tuple[T, int] | None]
 """A shorter way to do the same work when no other job waits: its result and the newest position, or ``None`` if the full
-work must run."""
+work must run. It gets a cursor, which runs a statement in half the time that its connection takes."""
 OnCommit = Callable[[apsw.Connection, int], None]
 """Called after each commit with the newest position."""
 ConnectionWork = Callable[[apsw.Connection], T]
@@ -55,6 +55,11 @@ class _WriteJob(Generic[T]):
         self.is_leader = False
         self.wake_lock: threading.Lock | None = None  # only a waiting job needs one
 
+    def wake(self) -> None:
+        """Wake the thread that waits for this job."""
+        assert self.wake_lock is not None
+        self.wake_lock.release()
+
     def get_result(self) -> T:
         if self.error is not None:
             raise self.error
@@ -71,6 +76,7 @@ class SqliteWriter:
         self._on_commit = on_commit
         self._near_duplicate_kinds = near_duplicate_kinds
         self._connection: apsw.Connection | None = None
+        self._cursor: apsw.Cursor | None = None
         self._lock = threading.Lock()  # guards the queue and the leader flag; held only for moments
         self._queue: list[_WriteJob[Any]] = []
         self._has_leader = False
@@ -86,6 +92,10 @@ class SqliteWriter:
 
     def run(self, work: BatchWork[T], fast_path: FastPath[T] | None = None) -> T:
         """Run ``work`` in a write transaction and return once it is durable."""
+        if fast_path is not None and self._take_lead():
+            if (done := self._run_alone(fast_path)) is not None:
+                return done[0]
+            fast_path = None
         return self._submit(_WriteJob(work, fast_path=fast_path))
 
     def run_exclusively(self, work: ConnectionWork[T]) -> T:
@@ -94,7 +104,7 @@ class SqliteWriter:
 
     def use_connection(self, database: apsw.Connection) -> None:
         """Write over a connection that is already open."""
-        self._connection = database
+        self._connection, self._cursor = database, None
 
     def close(self) -> None:
         """Close the connection once the running jobs are done."""
@@ -106,6 +116,29 @@ class SqliteWriter:
         if self._connection is not None:
             self.run_exclusively(close_connection)
         self._closed = True
+
+    def _take_lead(self) -> bool:
+        """Become the leader if no other thread writes or wrote a moment ago."""
+        with self._lock:
+            if self._has_leader or self._group_size > 1:
+                return False
+            self._has_leader = True
+        self._leader_thread = threading.get_ident()
+        return True
+
+    def _run_alone(self, fast_path: FastPath[T]) -> tuple[T, int] | None:
+        """Run a fast path without the other jobs of a group; return None when the full work must run."""
+        try:
+            return self._try_fast_path(fast_path)
+        except BaseException as error:
+            failure = self._explain_failure(error)
+            if failure is error:
+                raise
+            raise failure from error
+        finally:
+            successor = self._pass_lead(1)
+            if successor is not None:
+                successor.wake()
 
     def _submit(self, job: _WriteJob[T]) -> T:
         thread = threading.get_ident()
@@ -137,29 +170,42 @@ class SqliteWriter:
         try:
             if own_job.exclusive_work is not None:
                 own_job.result = own_job.exclusive_work(self._get_connection())
-            elif own_job.fast_path is None or len(jobs) > 1 or not self._try_fast_path(own_job, own_job.fast_path):
+            elif own_job.fast_path is None or len(jobs) > 1:
+                self._run_transaction(jobs)
+            elif (done := self._try_fast_path(own_job.fast_path)) is not None:
+                own_job.result = done[0]
+            else:
                 self._run_transaction(jobs)
         except BaseException as error:  # noqa: BLE001 - handed to the threads whose jobs these are
-            if isinstance(error, apsw.IOError | apsw.ReadOnlyError):
-                self._abandon_connection()
-            failure: BaseException = error
-            if isinstance(error, apsw.Error):
-                failure = translate_error(error)
-                failure.__cause__ = error
+            failure = self._explain_failure(error)
             for job in jobs:
                 job.error = job.error or failure
         finally:
-            self._leader_thread = 0
-            with self._lock:
-                self._group_size = len(jobs) + len(self._queue)
-                successor = self._queue.pop(0) if self._queue else None
-                self._has_leader = successor is not None
-            if successor is not None:
-                successor.is_leader = True
+            if (successor := self._pass_lead(len(jobs))) is not None:
                 jobs.append(successor)
             for job in jobs[1:]:
-                assert job.wake_lock is not None
-                job.wake_lock.release()
+                job.wake()
+
+    def _explain_failure(self, error: BaseException) -> BaseException:
+        """Return the error that callers get. A connection that failed to write or sync is abandoned."""
+        if isinstance(error, apsw.IOError | apsw.ReadOnlyError):
+            self._abandon_connection()
+        if not isinstance(error, apsw.Error):
+            return error
+        failure = translate_error(error)
+        failure.__cause__ = error
+        return failure
+
+    def _pass_lead(self, group_size: int) -> _WriteJob[Any] | None:
+        """Return the waiting job that leads the next group, if there is one; its thread is still to be woken."""
+        self._leader_thread = 0
+        with self._lock:
+            self._group_size = group_size + len(self._queue)
+            successor = self._queue.pop(0) if self._queue else None
+            self._has_leader = successor is not None
+        if successor is not None:
+            successor.is_leader = True
+        return successor
 
     def _wait_for_writers(self) -> None:
         """Wait a fraction of a commit for the threads that were writing a moment ago."""
@@ -191,22 +237,24 @@ class SqliteWriter:
                 return
             raise
 
-    def _try_fast_path(self, job: _WriteJob[T], fast_path: FastPath[T]) -> bool:
-        """Run the fast path of a single job; return False when the full work must run."""
+    def _try_fast_path(self, fast_path: FastPath[T]) -> tuple[T, int] | None:
+        """Run a fast path in a transaction; return None when the full work must run."""
         database = self._get_connection()
-        _begin(database)
+        cursor = self._cursor
+        if cursor is None:
+            cursor = self._cursor = database.cursor()
+        _begin(cursor)
         try:
-            done = fast_path(database)
-            database.execute("COMMIT" if done is not None else "ROLLBACK")
-            if done is not None:
-                job.result, position = done
-                self._on_commit(database, position)
+            done = fast_path(cursor)
+            cursor.execute("COMMIT" if done is not None else "ROLLBACK")
         except BaseException as error:
             _roll_back(database)
             if isinstance(error, apsw.ConstraintError):
-                return False
+                return None
             raise
-        return done is not None
+        if done is not None:
+            self._on_commit(database, done[1])
+        return done
 
     def _run_job(self, pending: SqlitePendingBatch, job: _WriteJob[Any]) -> None:
         """Run one job of a group. A job's own error fails that job; a database error fails the group."""
@@ -233,12 +281,12 @@ class SqliteWriter:
             self._close_connection()
 
     def _close_connection(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             connection.close(True)
 
 
-def _begin(database: apsw.Connection) -> None:
+def _begin(database: apsw.Connection | apsw.Cursor) -> None:
     """Begin a write. Refuse it if the schema was changed since this process opened the file, as a newer Lukasa does."""
     database.execute("BEGIN IMMEDIATE")
     if (version := database.execute("PRAGMA user_version").get) != SCHEMA_VERSION:

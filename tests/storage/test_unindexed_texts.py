@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import lukasa
 from lukasa.record import Draft, Key, ValidatedDraft, encode_draft
 from lukasa.scope import FULL_REACH, Reach
-from lukasa.storage.engine import EraseResult, Query, Reader
+from lukasa.storage.engine import Engine, EraseResult, Query, Reader
 from lukasa.storage.sqlite.engine import SqliteEngine
 from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS
 
@@ -60,7 +60,7 @@ def count_unindexed(path: Path) -> int:
         database.close()
 
 
-def search(engine: SqliteEngine, reach: Reach = FULL_REACH, **query: Any) -> list[object]:
+def search(engine: Engine, reach: Reach = FULL_REACH, **query: Any) -> list[object]:
     """Return everything that searches find, with scores."""
     with engine.snapshot(reach) as reader:
         found: list[object] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,10 @@ def search(engine: Engine, reach: Reach = FULL_REACH, **query: Any) -> list[obje
             reader.count_without_vectors("m"),
             len(reader.without_vectors("m", 99)),
         ]
+
+
+def draft_twice(text: str, _: Reader) -> list[Draft]:
+    return [Draft("note", text), Draft("fact", text)]
 
 
 def index_all(engine: SqliteEngine) -> None:
@@ -215,7 +220,7 @@ def test_any_order_of_writes_leaves_the_index_that_a_rebuild_makes(
             elif step == "batch":
                 journal.append([Draft("note", each, author=author) for each in TEXTS[:number]])
             elif step == "if":
-                journal.append_if(lambda _, text=text: [Draft("note", text), Draft("fact", text)])
+                journal.append_if(partial(draft_twice, text))
             elif step == "keyed":
                 journal.write("note", text, key=text)
             elif step == "change":

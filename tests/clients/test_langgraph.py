@@ -49,6 +49,20 @@ def thread_config(thread="t", checkpoint_id=None, namespace=""):
     return {"configurable": ids | ({"checkpoint_id": checkpoint_id} if checkpoint_id else {})}
 
 
+@pytest.mark.parametrize("odd", ["a\nb", "#1", "ä" * 300, "#" + "0" * 24, "/", "🦊 7"])
+def test_checkpoints_and_writes_are_found_by_any_id(location, odd):
+    with lukasa.open(location) as memory:
+        saver = LukasaSaver(memory)
+        for id in (odd, f"{odd}x"):
+            checkpoint = make_checkpoint({"name": id}, {"name": 1}) | {"id": id}
+            config = saver.put(thread_config(), checkpoint, {}, {"name": 1})
+            saver.put_writes(config, [("name", f"{id} next")], odd)
+        for id in (odd, f"{odd}x"):
+            found = LukasaSaver(memory).get_tuple(thread_config(checkpoint_id=id))
+            assert found.checkpoint["channel_values"] == {"name": id}
+            assert found.pending_writes == [(odd, "name", f"{id} next")]
+
+
 @pytest.mark.requirement("DOO-6")
 def test_the_conformance_suite_passes_in_every_capability(location):
     memory = lukasa.open(location)

@@ -58,6 +58,7 @@ _OUT_OF_ORDER = "order=mixed"
 """A label of the checkpoints that were stored when not all of their namespace were in the order of their ids."""
 _SHORT = 256
 """A part of fewer bytes is stored whole: its difference is hardly shorter."""
+_LONG_ID = 100
 _CACHED_BYTES = 16_000_000
 
 Config = Mapping[str, Any]
@@ -74,7 +75,17 @@ class _Place(NamedTuple):
         return RunnableConfig(configurable=ids)
 
     def key(self, scope: str, checkpoint_id: str) -> Key:
-        return Key(scope, GRAPH_CHECKPOINT, hash_names(*self, checkpoint_id))
+        return Key(scope, GRAPH_CHECKPOINT, self.record_id(checkpoint_id))
+
+    def record_id(self, checkpoint_id: str) -> str:
+        """Return the id of a checkpoint's record. Those of a place follow each other in the index, so that a put changes one page."""
+        if len(checkpoint_id) > _LONG_ID or not checkpoint_id.isprintable() or checkpoint_id.startswith("#"):
+            checkpoint_id = f"#{hash_names(checkpoint_id)}"
+        return f"{_hash_place(*self)}/{checkpoint_id}"
+
+    def writes_id(self, checkpoint_id: str, task_id: str) -> str:
+        """Return the id of the record with a task's pending writes."""
+        return f"{self.record_id(checkpoint_id)}/{hash_names(task_id)}"
 
     def labels(self) -> tuple[str, ...]:
         return _place_labels(*self)
@@ -306,7 +317,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             "checkpoint": checkpoint["id"],
             "parent": parent_id,
         }
-        id = hash_names(*place, checkpoint["id"])
+        id = place.record_id(checkpoint["id"])
         run_id = full_metadata.get("run_id")
         run_labels = (f"run={hash_names(str(run_id))}",) if run_id else ()
         position: int | None = None
@@ -368,7 +379,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             for index, (channel, value) in enumerate(writes)
             for kind, data in [self.serde.dumps_typed(value)]
         }
-        key = Key(self._scope, GRAPH_WRITES, hash_names(*place, checkpoint_id, task_id))
+        key = Key(self._scope, GRAPH_WRITES, place.writes_id(checkpoint_id, task_id))
         labels = (_thread_labels(place.thread)[1], f"for={hash_names(*place, checkpoint_id)}")
 
         def append_writes(reader: Reader) -> Sequence[Draft] | Refused:
@@ -444,7 +455,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
                     own, id = place.labels(), place.key(self._scope, checkpoint_id).id
                 else:
                     own = (_thread_labels(target_thread_id)[1], f"for={hash_names(*place, checkpoint_id)}")
-                    id = hash_names(*place, checkpoint_id, record.body["task"])
+                    id = place.writes_id(checkpoint_id, record.body["task"])
                 labels = (*own, *(label for label in record.labels if label.startswith(("run=", "order="))))
                 drafts.append(draft_from(record, id=id, body=body, labels=labels, author=""))
             return drafts
@@ -543,6 +554,9 @@ class LukasaSaver(BaseCheckpointSaver[int]):
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         await asyncio.to_thread(lambda: self.prune(thread_ids, strategy=strategy))
+
+
+_hash_place = lru_cache(maxsize=1_000)(hash_names)
 
 
 @lru_cache(maxsize=1_000)

@@ -6,19 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lukasa.integrations.deltas import apply_difference, encode_difference
+from lukasa.integrations.deltas import apply_difference, encode_difference, find_change
 
 PIECES = st.lists(st.binary(max_size=200), max_size=6)
 
 
 @pytest.mark.requirement("DOO-6")
-@given(pieces=PIECES, others=PIECES, repeats=st.sampled_from([1, 50, 400]), order=st.randoms())
-def test_a_difference_leads_to_the_new_version(pieces, others, repeats, order):
+@given(
+    pieces=PIECES, others=PIECES, repeats=st.sampled_from([1, 50, 400]), order=st.randoms(), near=st.integers(0, 2_000)
+)
+def test_a_difference_leads_to_the_new_version(pieces, others, repeats, order, near):
     base = b"".join(pieces) * repeats
     mixed = [*pieces, *others]
     order.shuffle(mixed)
     for new in (b"".join(mixed) * repeats, b"x" + base, base + b"".join(others), base[: len(base) // 2], b""):
-        assert apply_difference(base, encode_difference(base, new)) == new
+        difference = encode_difference(base, new)
+        assert apply_difference(base, difference) == new
+        assert encode_difference(base, new, near) == difference
+        assert encode_difference(base, new, find_change(difference)) == difference
 
 
 @pytest.mark.requirement("DOO-6")
@@ -43,3 +48,4 @@ def test_a_change_in_one_place_takes_its_own_bytes_and_few_more():
         difference = encode_difference(base, changed)
         assert len(difference) < 120
         assert apply_difference(base, difference) == changed
+    assert find_change(encode_difference(base, base.replace(b"note 7:", b"note seven:", 1))) == base.index(b"7:")

@@ -19,9 +19,12 @@ _STEP = struct.Struct("<III")
 _ONE_CHANGE = struct.Struct("<cB6I")
 
 
-def encode_difference(base: bytes, new: bytes) -> bytes:
-    """Return what turns ``base`` into ``new``."""
-    start = _count_equal(base, 0, new, 0)
+def encode_difference(base: bytes, new: bytes, near: int = 0) -> bytes:
+    """Return what turns ``base`` into ``new``; the first change is looked for ``near`` a position first."""
+    near = max(near - _WORD // 4, 0)
+    is_near = near < min(len(base), len(new)) and base.startswith(new[:near])
+    is_near = is_near and not base.startswith(new[near : near + _WORD], near)
+    start = near + _count_equal_bytes(base, near, new, near, _WORD) if is_near else _count_equal(base, 0, new, 0)
     end = _count_equal_end(base, new, start)
     changed = len(new) - start - end
     if changed <= _SHORT:  # one place changed
@@ -97,9 +100,22 @@ def _count_equal(base: bytes, base_position: int, new: bytes, new_position: int)
             low = middle
         else:
             high = middle
-    one, other = base[base_position + low : base_position + high], new[new_position + low : new_position + high]
-    unequal = int.from_bytes(one, "big") ^ int.from_bytes(other, "big")
-    return high - (unequal.bit_length() + 7) // 8
+    return low + _count_equal_bytes(base, base_position + low, new, new_position + low, high - low)
+
+
+def _count_equal_bytes(base: bytes, base_position: int, new: bytes, new_position: int, limit: int) -> int:
+    """Return how many bytes are equal from two positions on, among few."""
+    one, other = base[base_position : base_position + limit], new[new_position : new_position + limit]
+    length = min(len(one), len(other))
+    unequal = int.from_bytes(one[:length], "big") ^ int.from_bytes(other[:length], "big")
+    return length - (unequal.bit_length() + 7) // 8
+
+
+def find_change(difference: bytes) -> int:
+    """Return where the first change of a difference is; 0 if it has no such place."""
+    if difference[:2] == b"s\2":
+        return int(_STEP.unpack_from(difference, 2)[2])
+    return 0
 
 
 def _count_equal_end(base: bytes, new: bytes, start: int) -> int:

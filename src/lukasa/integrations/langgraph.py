@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_CHECKPOINT, GRAPH_WRITES
-from lukasa.integrations.deltas import apply_difference, encode_difference
+from lukasa.integrations.deltas import apply_difference, encode_difference, find_change
 from lukasa.integrations.records import choose_scope, hash_names, require_accepted
 from lukasa.memory import Memory
 from lukasa.outcome import Refused
@@ -59,6 +59,7 @@ _OUT_OF_ORDER = "order=mixed"
 _SHORT = 256
 """A part of fewer bytes is stored whole: its difference is hardly shorter."""
 _LONG_ID = 100
+_MAX_CHANGES = 1_000
 _CACHED_BYTES = 16_000_000
 
 Config = Mapping[str, Any]
@@ -137,10 +138,10 @@ class _PartCache:
             return content
 
     def put(self, seq: int, contents: Iterable[tuple[str, bytes]]) -> None:
-        """Keep parts; leave out the oldest ones when all are too large, and a part that is too large by itself."""
+        """Keep parts but short ones; drop the oldest when all are too large. A part that is too large by itself is left out."""
         with self._lock:
             for name, content in contents:
-                if len(content) <= _CACHED_BYTES // 2:
+                if _SHORT <= len(content) <= _CACHED_BYTES // 2:
                     self._size += len(content) - len(self._parts.pop((seq, name), b""))
                     self._parts[seq, name] = content
             while self._size > _CACHED_BYTES:
@@ -159,6 +160,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         self._records = ParsedRecords(lambda record: record)
         self._stored: ReadCache[_StoredCheckpoint | None] = ReadCache(memory.journal)
         self._newest: _NewestCheckpoint | None = None
+        self._changes: dict[str, int] = {}  # where each channel changed last; the next change is often there too
 
     # --- reading ---
 
@@ -364,7 +366,11 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         if holder is not None:
             depth = holder.body["parts"][name]["depth"] + 1
             if depth <= MAX_DIFFERENCES and not _is_empty(holder, name):
-                difference = encode_difference(self._load_bytes(reader, holder, name), content)
+                near = self._changes.get(name, 0)
+                difference = encode_difference(self._load_bytes(reader, holder, name), content, near)
+                if len(self._changes) >= _MAX_CHANGES:
+                    self._changes.clear()
+                self._changes[name] = find_change(difference)
                 if len(difference) * 2 < len(content):
                     base, data = holder.body["checkpoint"], _encode(difference)
                     return {"type": kind, "version": version, "base": base, "depth": depth, "data": data}

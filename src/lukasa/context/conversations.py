@@ -743,7 +743,8 @@ class Conversations:
         is_owner, counter_name = self._journal.reach.unlimited, self.counter.name
         return [
             conversation.turn_draft(
-                self._with_token_count(turn), author=turn.name if is_owner and turn.name not in RESERVED_NAMES else "", origin=origin,
+                turn, author=turn.name if is_owner and turn.name not in RESERVED_NAMES else "", origin=origin,
+                tokens=self.counter(turn.content) if turn.token_count is None else turn.token_count,
                 counted_by=counter_name if turn.token_count is None else "caller",
             )
             for turn in turns

@@ -78,7 +78,7 @@ class ConversationRecords(NamedTuple):
         """Return the query for the facts; ``more`` are further fields of ``Query``."""
         return Query(kinds=(FACT,), scopes=(self.scope,), labels=(self.fact_label,), **more)
 
-    def turn_draft(self, turn: Turn, *, author: str, origin: str, counted_by: str) -> Draft:
+    def turn_draft(self, turn: Turn, *, author: str, origin: str, tokens: int, counted_by: str) -> Draft:
         """Draft a turn. The speaker is in its body, and in a label unless the owner names the speaker as the author."""
         optional = {
             "speaker": turn.speaker,
@@ -86,7 +86,7 @@ class ConversationRecords(NamedTuple):
             "tool_call_id": turn.tool_call_id,
             "extra": dict(turn.extra),
         }
-        body: dict[str, Any] = {"role": turn.role, "tokens": turn.tokens, "counted_by": counted_by}
+        body: dict[str, Any] = {"role": turn.role, "tokens": tokens, "counted_by": counted_by}
         body |= {name: value for name, value in optional.items() if value}
         labels = (self.turn_label,) if author else (self.turn_label, f"speaker={turn.name}")
         return Draft(

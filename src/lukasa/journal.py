@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar
 
 from lukasa.argument_types import check_arguments
@@ -119,6 +120,36 @@ class ImportReceipt:
 
 DeleteFiles = Callable[[Sequence[Key], str | None, bool], Sequence[str]]
 """Deletes the files of records and of a subject, whose letter case may count, and returns their names."""
+
+
+class JournalSnapshot:
+    """A snapshot for the readers of a journal, which learns of the damaged records that they find."""
+
+    __slots__ = ("_damaged", "_find_fault", "_reader", "_skips_damaged", "_snapshot")
+
+    def __init__(
+        self,
+        snapshot: AbstractContextManager[Reader],
+        damaged: set[int],
+        find_fault: Callable[[Record], str | None] | None,
+        *,
+        skips_damaged: bool,
+    ) -> None:
+        self._snapshot = snapshot
+        self._damaged = damaged
+        self._find_fault = find_fault
+        self._skips_damaged = skips_damaged
+
+    def __enter__(self) -> Reader:
+        reader = self._reader = self._snapshot.__enter__()
+        reader.find_fault, reader.skips_damaged = self._find_fault, self._skips_damaged
+        return reader
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._damaged |= self._reader.damaged
+        return self._snapshot.__exit__(kind, error, trace)
 
 
 @check_arguments
@@ -368,14 +399,9 @@ class Journal:
         """
         return self._open_reader()
 
-    @contextmanager
-    def _open_reader(self, *, single_query: bool = False) -> Iterator[Reader]:
-        with self._engine.snapshot(self.reach, single_query=single_query) as reader:
-            reader.find_fault, reader.skips_damaged = self._find_fault, self._skips_damaged
-            try:
-                yield reader
-            finally:
-                self.damaged |= reader.damaged
+    def _open_reader(self, *, single_query: bool = False) -> JournalSnapshot:
+        snapshot = self._engine.snapshot(self.reach, single_query=single_query)
+        return JournalSnapshot(snapshot, self.damaged, self._find_fault, skips_damaged=self._skips_damaged)
 
     def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
         """Return the current record, the one as of a time or position, or one version of it.

@@ -6,7 +6,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -105,6 +105,46 @@ class BorrowedConnection:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._engine.release_connection(self._database, is_broken=isinstance(error, apsw.IOError))
+
+
+class SqliteSnapshot:
+    """A reader over a borrowed connection, in a transaction unless it runs a single query."""
+
+    __slots__ = ("_database", "_engine", "_is_nested", "_reach", "_single_query")
+
+    def __init__(self, engine: SqliteEngine, reach: Reach, *, single_query: bool) -> None:
+        self._engine = engine
+        self._reach = reach
+        self._single_query = single_query
+
+    def __enter__(self) -> SqliteReader:
+        try:
+            database = self._database = self._engine.acquire_connection()
+            try:
+                # In memory a snapshot may be inside another one, or inside a write.
+                self._is_nested = database.in_transaction
+                if not self._is_nested and not self._single_query:
+                    database.execute("BEGIN")
+                return self._engine.open_reader(database, self._reach)
+            except BaseException as error:
+                self._engine.release_connection(database, is_broken=isinstance(error, apsw.IOError))
+                raise
+        except apsw.Error as error:
+            raise translate_error(error) from error
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        with _TRANSLATED_ERRORS:
+            failure = error
+            try:
+                if not self._is_nested and self._database.in_transaction:
+                    self._database.execute("COMMIT")
+            except BaseException as second:
+                failure = second
+                raise
+            finally:
+                self._engine.release_connection(self._database, is_broken=isinstance(failure, apsw.IOError))
+        if error is not None:
+            _TRANSLATED_ERRORS.__exit__(None, error, None)
 
 
 class SqliteEngine:
@@ -245,17 +285,12 @@ class SqliteEngine:
             return store_file.connect(copy, timeout=self._timeout, vfs=self._vfs)
         return database
 
-    @contextmanager
-    def snapshot(self, reach: Reach, *, single_query: bool = False) -> Iterator[SqliteReader]:
-        with _TRANSLATED_ERRORS, self._borrow_connection() as database:
-            nested = database.in_transaction  # in memory: a snapshot inside another one, or inside a write
-            if not nested and not single_query:
-                database.execute("BEGIN")
-            try:
-                yield SqliteReader(database, reach, self._shared_caches, self._entries)
-            finally:
-                if not nested and database.in_transaction:
-                    database.execute("COMMIT")
+    def snapshot(self, reach: Reach, *, single_query: bool = False) -> SqliteSnapshot:
+        return SqliteSnapshot(self, reach, single_query=single_query)
+
+    def open_reader(self, database: apsw.Connection, reach: Reach) -> SqliteReader:
+        """Return a reader that shares the caches of the engine."""
+        return SqliteReader(database, reach, self._shared_caches, self._entries)
 
     def change_stamp(self) -> tuple[int, int] | None:
         """Return a value that differs once anybody committed anything; None for a store in memory.

@@ -69,10 +69,16 @@ class Significance:
         }
         if not indexes:
             return False
-        saved = {item["prediction_id"]: item for item in saved_state["active_predictions"]}
-        for index in indexes:
-            item = state["active_predictions"][int(index)]
-            old = saved.get(item["prediction_id"])
+        predictions, saved = state["active_predictions"], saved_state["active_predictions"]
+        for index in map(int, indexes):
+            if index >= len(predictions):
+                continue  # a later change of the same patch removed items before it
+            item = predictions[index]
+            id = item["prediction_id"]
+            if index < len(saved) and saved[index]["prediction_id"] == id:
+                old = saved[index]
+            else:
+                old = next((other for other in saved if other["prediction_id"] == id), None)
             if old is None:
                 continue
             if self.statuses and old.get("status") != item.get("status"):

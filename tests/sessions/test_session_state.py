@@ -2,14 +2,15 @@
 
 from copy import deepcopy
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lukasa.errors import InvalidInput, StoreNewer
 from lukasa.sessions import state as states
-from lukasa.sessions.patch import apply_changes, build_set_change, resolve_and_apply
+from lukasa.sessions.patch import apply_changes, build_set_change, format_pointer, parse_pointer, resolve_and_apply
 from lukasa.sessions.state import SECTIONS, fill_missing_sections, find_state_fault, fresh_state, upgrade_state
 
 pytestmark = pytest.mark.requirement("CHK-1")
@@ -74,6 +75,35 @@ def test_a_bad_field_is_named_by_a_full_and_by_a_partial_check(make, path, value
     assert fault in str(find_state_fault(state, touched))
 
 
+@pytest.mark.requirement("CHK-4")
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+def test_a_partial_check_of_any_changes_finds_a_fault_where_a_full_check_does(make, data):
+    before = state = make.state()
+    pointers = st.sampled_from([format_pointer(path) for path in paths_in(before)] + ["/active_predictions/-"])
+    values = st.sampled_from([0.5, 7, "pred-1", "new", "", None, True, [], {}, *before["active_predictions"]])
+    changes: list[dict[str, Any]] = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        change = {"op": data.draw(st.sampled_from(["add", "replace", "remove", "move", "copy"]))}
+        change |= {"path": data.draw(pointers), "from": data.draw(pointers), "value": data.draw(values)}
+        try:
+            state = apply_changes(state, [change])
+        except InvalidInput:
+            continue
+        changes.append(change)
+    after, _, touched = resolve_and_apply(before, changes)
+    assert after == state
+    assert (find_state_fault(after, touched) is None) == (find_state_fault(after) is None), changes
+
+
+def test_changes_that_move_items_of_a_list_are_checked_where_the_items_are_then(make):
+    before = make.state()
+    first, second = before["active_predictions"][1], {**before["active_predictions"][0], "prediction_id": "new"}
+    changes = [{"op": "add", "path": "/active_predictions/0", "value": value} for value in (first, second)]
+    state, _, touched = resolve_and_apply(before, changes)
+    assert "twice" in str(find_state_fault(state, touched))
+
+
 def test_items_of_a_list_may_be_named_by_their_ids(make):
     state = make.state()
     changed = apply_changes(state, [build_set_change(state, "/active_predictions/pred-2/probability", 0.9)])
@@ -131,6 +161,13 @@ def apply_simply(state, change):
     else:
         parent[last] = deepcopy(change["value"])
     return root[0]
+
+
+@given(st.lists(st.text("ab/~01", max_size=4)))
+def test_a_pointer_names_any_steps(steps):
+    escaped = "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
+    assert format_pointer(steps) == escaped
+    assert parse_pointer(escaped) == steps
 
 
 @given(st.data())

@@ -55,6 +55,47 @@ def test_a_closed_session_refuses_changes_and_can_be_closed_twice(in_file):
         session.update("/configuration/x", 1)
 
 
+@pytest.mark.requirement("CHK-4")
+def test_changes_that_remove_items_before_a_changed_one_are_made_and_saved(in_file, make):
+    in_file.sessions.save_checkpoint(make.state(), "demo")
+    with in_file.sessions.start("demo", significance=Significance(probability=2.0)) as session:
+        changes = [
+            {"op": "replace", "path": "/active_predictions/2/probability", "value": 0.9},
+            {"op": "remove", "path": "/active_predictions/0"},
+        ]
+        assert session.patch(changes)
+        assert [item["probability"] for item in session.state()["active_predictions"]] == [0.6, 0.9]
+        assert session.checkpoint()
+
+
+@pytest.mark.requirement("CHK-4")
+def test_changes_that_no_checkpoint_could_hold_are_refused(in_file, make):
+    in_file.sessions.save_checkpoint(make.state(), "demo")
+    with in_file.sessions.start("demo") as session:
+        again = session.state()["active_predictions"][1]
+        other = {**again, "prediction_id": "new"}
+        changes = [{"op": "add", "path": "/active_predictions/0", "value": value} for value in (again, other)]
+        assert session.patch(changes).code == "bad_state"
+        shortened = {"op": "remove", "path": "/active_predictions/0/confidence_interval/0"}
+        assert session.patch([shortened]).code == "bad_state"
+        assert session.checkpoint()
+
+
+@pytest.mark.requirement("CHK-4")
+def test_no_change_makes_more_markets_active_than_the_configuration_allows(in_file, make):
+    in_file.sessions.save_checkpoint(make.state(), "demo")
+    with in_file.sessions.start("demo", significance=NEVER) as session:
+        assert session.update("/configuration/max_active_markets", 3)
+        new = {**session.state()["active_predictions"][0], "prediction_id": "new", "market_id": "another"}
+        assert session.update("/active_predictions/-", new).code == "too_many_active"
+        assert session.update("/active_predictions/-", {**new, "status": "resolved"})
+        assert session.update("/active_predictions/new/status", "active").code == "too_many_active"
+        assert session.update("/active_predictions/0/status", "resolved")
+        assert session.update("/active_predictions/new/status", "active")
+        assert session.update("/configuration/max_active_markets", 1)
+        assert session.update("/active_predictions/new/probability", 0.2)
+
+
 @pytest.mark.requirement("CHK-10")
 def test_closing_the_memory_closes_its_sessions(tmp_path, open_store):
     memory = open_store(str(tmp_path / "agents.db"))

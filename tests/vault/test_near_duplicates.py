@@ -1,14 +1,24 @@
 """The near-duplicate check: exact measures, and an index with the verdicts of comparing with everything."""
 
 import random
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lukasa
+from lukasa.storage.engine import Query
 from lukasa.text.similarity import query_coverage, sequence_similarity, word_overlap
-from lukasa.text.terms import MAX_COMPLETE_WORDS, MIN_OVERLAP, distinct_words, normalise_text, pair_keys
+from lukasa.text.terms import (
+    MAX_COMPLETE_WORDS,
+    MIN_OVERLAP,
+    distinct_words,
+    max_shared_words,
+    normalise_text,
+    pair_keys,
+    text_pair_keys,
+)
 from lukasa.vault import VaultSettings, duplicates
 
 WORDS = st.sampled_from(
@@ -74,6 +84,54 @@ def test_pair_keys_are_complete_up_to_the_promised_number_of_words(size, rng):
 )
 def test_distinct_words_folds_words_and_splits_scripts_without_spaces(text, found):
     assert distinct_words(normalise_text(text)) == found
+
+
+@given(st.text(st.one_of(st.characters(max_codepoint=255), st.sampled_from("'’ _-é²ªß"))))
+def test_distinct_words_of_latin_letters_are_runs_of_letters_and_digits_with_inner_apostrophes(text):
+    folded = normalise_text(text)
+    assert distinct_words(folded) == set(re.findall(r"[^\W_]+(?:['’][^\W_]+)*", folded))
+
+
+@given(st.text(max_size=40), st.frozensets(st.one_of(WORDS, st.text(max_size=3).map(normalise_text)), max_size=5))
+def test_a_text_has_no_more_words_than_max_shared_words_says(text, more):
+    folded = normalise_text(f"{text} {' '.join(sorted(more)[::2])}")
+    words = distinct_words(folded)
+    wanted = more | frozenset(sorted(words)[::2])
+    assert len(words & wanted) <= max_shared_words(wanted, folded) <= len(wanted)
+
+
+@pytest.mark.requirement("VLT-6")
+@given(
+    st.lists(SENTENCES, min_size=1, max_size=30),
+    st.lists(SENTENCES, min_size=1, max_size=3),
+    st.integers(1, 40),
+    st.randoms(use_true_random=False),
+)
+@settings(deadline=None, max_examples=60)
+def test_each_key_brings_its_newest_memories_with_all_the_keys_they_share(texts, asked, limit, rng):
+    with lukasa.open("memory:", profile=VaultSettings(signals=())) as memory:
+        memory.vault.bulk_add(texts)
+        for record in memory.vault.list():
+            if rng.random() < 0.2:
+                memory.vault.delete(record.id)
+        keys_of_texts = [text_pair_keys(text, "shared", "memory") for text in asked]
+        with memory.journal.snapshot() as reader:
+            found = reader.near_duplicates(keys_of_texts, "shared", kind="memory", limit_per_key=limit)
+            current = list(reader.read(Query(kinds=("memory",), scopes=("shared",))))
+    newest_first = sorted(current, key=lambda record: record.seq, reverse=True)
+    keys_by_id = {record.id: set(text_pair_keys(record.text, "shared", "memory")) for record in newest_first}
+    wanted = {key for keys in keys_of_texts for key in keys}
+    shared_keys = {id: keys & wanted for id, keys in keys_by_id.items() if keys & wanted}
+    brought = {id for key in wanted for id in [id for id, keys in shared_keys.items() if key in keys][:limit]}
+    ids = [match.id for match in found]
+    assert ids == [id for id in shared_keys if id in set(ids)]
+    assert brought <= set(ids)
+    assert [match.text for match in found] == [record.text for record in newest_first if record.id in set(ids)]
+    for match in found:
+        assert set(match.pair_keys) <= shared_keys[match.id]
+        assert match.id in brought or len(match.pair_keys) > 1
+    if max((sum(key in keys for keys in shared_keys.values()) for key in wanted), default=0) < limit:
+        assert {match.id: set(match.pair_keys) for match in found} == shared_keys
 
 
 def verdicts_by_comparing_with_all(texts, rules, *, as_documented=False):

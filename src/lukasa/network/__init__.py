@@ -3,8 +3,15 @@ behind HTTP."""
 
 from __future__ import annotations
 
-from lukasa.network.contract import Network, NetworkState, News, NewsType, Peer, RateLimitedNetwork, SendReceipt
-from lukasa.network.hub import CURSOR_KIND, KINDS, MAX_INBOX, NEWS_KIND, NetworkHub
+from typing import TYPE_CHECKING
+
+from lukasa.body_shape import BodyShape
+from lukasa.gate import KindSpec
+from lukasa.lazy_imports import lazy_attributes
+
+if TYPE_CHECKING:
+    from lukasa.network.contract import Network, NetworkState, News, NewsType, Peer, RateLimitedNetwork, SendReceipt
+    from lukasa.network.hub import CURSOR_KIND, MAX_INBOX, NEWS_KIND, NetworkHub
 
 __all__ = [
     "CURSOR_KIND",
@@ -20,3 +27,22 @@ __all__ = [
     "RateLimitedNetwork",
     "SendReceipt",
 ]
+
+_NEWS = {"agent_id": str, "sort": str, "news": {"signal_id": str, "prediction_id": str}}
+_SIGNAL = _NEWS | {"news": BodyShape({"signal_id": str}, "signal_id")}
+KINDS = {
+    "network_news": KindSpec(body=BodyShape(_NEWS, "agent_id news")),
+    "network_signal": KindSpec(body=BodyShape(_SIGNAL, "agent_id news")),
+    "network_taken": KindSpec(body=BodyShape({"by": str, "signal_id": str, "from": str}, "by")),
+    "network_agent": KindSpec(body=BodyShape({"agent_id": str, "at": str}, "agent_id")),
+    "network_cursor": KindSpec(
+        body=BodyShape({"agent_id": str, "last": str, "upto": int, "seen": int, "open": [str]}, "last upto seen open")
+    ),
+}
+"""The kinds of record that the hub writes. Signals of older stores are of the kind of news."""
+
+_MODULES = {
+    "lukasa.network.contract": "Network NetworkState News NewsType Peer RateLimitedNetwork SendReceipt",
+    "lukasa.network.hub": "CURSOR_KIND MAX_INBOX NEWS_KIND NetworkHub",
+}
+__getattr__ = lazy_attributes(__name__, {name: module for module, names in _MODULES.items() for name in names.split()})

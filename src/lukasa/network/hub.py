@@ -16,10 +16,8 @@ from typing import Any
 
 from lukasa import canonical_json
 from lukasa.argument_types import check_arguments
-from lukasa.body_shape import BodyShape
 from lukasa.clock import Clock, from_iso, to_iso
 from lukasa.errors import InvalidInput, NotAllowed, StoreReadOnly
-from lukasa.gate import KindSpec
 from lukasa.journal import Journal
 from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
 from lukasa.outcome import Accepted, Outcome, Refused
@@ -29,18 +27,6 @@ from lukasa.storage.engine import Query, Reader
 
 NEWS_KIND, SIGNAL_KIND, ACKNOWLEDGEMENT_KIND = "network_news", "network_signal", "network_taken"
 AGENT_KIND, CURSOR_KIND = "network_agent", "network_cursor"
-_NEWS = {"agent_id": str, "sort": str, "news": {"signal_id": str, "prediction_id": str}}
-_SIGNAL = _NEWS | {"news": BodyShape({"signal_id": str}, "signal_id")}
-KINDS = {
-    NEWS_KIND: KindSpec(body=BodyShape(_NEWS, "agent_id news")),
-    SIGNAL_KIND: KindSpec(body=BodyShape(_SIGNAL, "agent_id news")),
-    ACKNOWLEDGEMENT_KIND: KindSpec(body=BodyShape({"by": str, "signal_id": str, "from": str}, "by")),
-    AGENT_KIND: KindSpec(body=BodyShape({"agent_id": str, "at": str}, "agent_id")),
-    CURSOR_KIND: KindSpec(
-        body=BodyShape({"agent_id": str, "last": str, "upto": int, "seen": int, "open": [str]}, "last upto seen open")
-    ),
-}
-"""The kinds of record that the hub writes. Signals of older stores are of the kind of news."""
 MAX_INBOX = 250
 """The number of signals that one look into an inbox returns at most."""
 _ID_FIELDS = {"prediction": "prediction_id", "signal": "signal_id"}

@@ -25,10 +25,14 @@ def parse_pointer(path: str) -> list[str]:
         raise InvalidInput("A place is text, such as /configuration/confidence_threshold.")
     if path and not path.startswith("/"):
         path = "/" + (path if "/" in path else path.replace(".", "/"))
-    return [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
+    steps = path.split("/")[1:]
+    return [step.replace("~1", "/").replace("~0", "~") for step in steps] if "~" in path else steps
 
 
 def format_pointer(steps: Sequence[str]) -> str:
+    path = "/".join(["", *steps])
+    if "~" not in path and path.count("/") == len(steps):
+        return path
     return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
 
 
@@ -48,6 +52,9 @@ def resolve_and_apply(
             raise InvalidInput(where + error.message) from error
         resolved.append(plain)
         touched.extend(paths)
+        steps = plain["path"].split("/")
+        if len(changes) > 1 and len(steps) == 3 and steps[1] in ITEM_IDS and plain["op"] in ("add", "remove"):
+            touched.append(steps[1:2])  # later changes find other items at the same indexes
     return state, resolved, touched
 
 
@@ -86,7 +93,8 @@ def _apply_change(state: SessionState, change: PatchOperation) -> tuple[SessionS
         after = _change_at(state, steps, operation, value)
     elif operation == "remove":
         after = _change_at(state, steps, operation, None)
-        touched = [] if isinstance(_value_at(after, steps[:-1]), list) else [steps[:-1]]
+        is_item = len(steps) == 2 and isinstance(_value_at(after, steps[:1]), list)
+        touched = [] if is_item else [steps[:-1]]
     else:
         if "from" not in change:
             raise InvalidInput(f"The change {operation} does not say from where.")

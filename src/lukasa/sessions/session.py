@@ -69,10 +69,16 @@ class Significance:
         }
         if not indexes:
             return False
-        saved = {item["prediction_id"]: item for item in saved_state["active_predictions"]}
-        for index in indexes:
-            item = state["active_predictions"][int(index)]
-            old = saved.get(item["prediction_id"])
+        predictions, saved = state["active_predictions"], saved_state["active_predictions"]
+        for index in map(int, indexes):
+            if index >= len(predictions):
+                continue  # a later change of the same patch removed items before it
+            item = predictions[index]
+            id = item["prediction_id"]
+            if index < len(saved) and saved[index]["prediction_id"] == id:
+                old = saved[index]
+            else:
+                old = next((other for other in saved if other["prediction_id"] == id), None)
             if old is None:
                 continue
             if self.statuses and old.get("status") != item.get("status"):
@@ -335,7 +341,7 @@ class Session:
                 change = build_set_change(self._position.state, place, value)
             except InvalidInput as error:
                 return self.update(place, value) if self._store_forecasts() else Refused("bad_change", error.message)
-            return self.patch([change])
+            return self._apply_patch([change], at=to_iso(self._clock.now()), check_limit=True)
 
     def update_prediction(self, prediction_id: str, probability: float, **fields: Any) -> Outcome:
         """Revise a prediction: set its probability and time of update, and count the update.
@@ -864,22 +870,19 @@ def fill_forecasts(
 def _check_active_markets(before: SessionState, after: SessionState) -> Refused | None:
     """Refuse a change by which more markets have an active prediction than the configuration allows."""
     limit = after["configuration"].get("max_active_markets")
-    if limit is None or before["active_predictions"] is after["active_predictions"]:
+    predictions = after["active_predictions"]
+    if limit is None or len(predictions) <= limit or before["active_predictions"] is predictions:
         return None
-    counts = [
-        len(
-            {
-                item.get("market_id", item["prediction_id"])
-                for item in state["active_predictions"]
-                if item.get("status", "active") in ("active", "recovering")
-            }
-        )
-        for state in (before, after)
-    ]
-    if counts[1] <= max(limit, counts[0]):
+    count = _count_active_markets(predictions)
+    if count <= limit or count <= _count_active_markets(before["active_predictions"]):
         return None
-    reason = f"There would be active predictions on {counts[1]} markets; max_active_markets is {limit}."
+    reason = f"There would be active predictions on {count} markets; max_active_markets is {limit}."
     return Refused("too_many_active", f"{reason} Resolve or expire some first.")
+
+
+def _count_active_markets(predictions: Sequence[Mapping[str, Any]]) -> int:
+    active = (item for item in predictions if item.get("status", "active") in ("active", "recovering"))
+    return len({item.get("market_id", item["prediction_id"]) for item in active})
 
 
 class _SessionThread:

@@ -90,7 +90,7 @@ def upgrade_state(state: SessionState, schema: int) -> SessionState:
 def find_state_fault(state: Any, touched_paths: Sequence[Sequence[str]] | None = None) -> str | None:
     """Return in one sentence why a state cannot be stored, or None.
 
-    With ``touched_paths``, the paths that changed, only the sections and items on them are checked.
+    With ``touched_paths``, the paths that changed in a valid state, only the fields, items and sections on them are checked.
     """
     if not isinstance(state, dict):
         return "A state is a JSON object with eight sections."
@@ -110,7 +110,12 @@ def find_state_fault(state: Any, touched_paths: Sequence[Sequence[str]] | None =
             index = int(path[1]) if path[1].isdigit() else -1
             if 0 <= index < len(section):
                 item, id_name = section[index], ITEM_IDS[name]
-                faults += _object_faults(f"{name}/{path[1]}", item, _ITEM_CHECKS[name], (id_name,))
+                checks, field = _ITEM_CHECKS[name], path[2] if len(path) > 2 else id_name
+                if field != id_name:
+                    checks = {field: checks[field]} if field in checks else {}
+                    faults += _object_faults(f"{name}/{path[1]}", item, checks)
+                    continue
+                faults += _object_faults(f"{name}/{path[1]}", item, checks, (id_name,))
                 id = item.get(id_name) if isinstance(item, dict) else None
                 if sum(isinstance(other, dict) and other.get(id_name) == id for other in section) > 1:
                     faults.append(f"{name} has {str(id)[:60]!r} twice")

@@ -83,12 +83,12 @@ class LocalFiles:
                 yield chunk
 
     def append(self, name: str, data: bytes) -> bool:
-        path = self._resolve_path(name)
+        path = self._locate(name)
         flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             descriptor = os.open(path, flags, 0o600)
         except FileNotFoundError:
-            self._create_folders(path.parent)
+            self._create_folders(Path(path).parent)
             descriptor = os.open(path, flags, 0o600)
         try:
             os.write(descriptor, data)  # in one call, so that the lines of two processes do not mix
@@ -143,20 +143,23 @@ class LocalFiles:
     def _scan(self, folder: str) -> Iterator[os.DirEntry[str]]:
         """Yield the entries of a folder; none if it is missing."""
         with suppress(FileNotFoundError, NotADirectoryError):
-            yield from os.scandir(self._resolve_folder(folder))
+            yield from os.scandir(self._locate_folder(check_name(folder).split("/") if folder else ()))
 
     def _resolve_path(self, name: str) -> Path:
-        """Return the path of a file; every folder of it must be a real one."""
-        folder, _, base = check_name(name).rpartition("/")
-        return self._resolve_folder(folder) / base
+        return Path(self._locate(name))
 
-    def _resolve_folder(self, folder: str) -> Path:
+    def _locate(self, name: str) -> str:
+        """Return the path of a file; every folder of it must be a real one."""
+        *folders, base = check_name(name).split("/")
+        return f"{self._locate_folder(folders)}/{base}"
+
+    def _locate_folder(self, parts: Iterable[str]) -> str:
         path = str(self.root)
-        for part in check_name(folder).split("/") if folder else ():
+        for part in parts:
             path = f"{path}/{part}"
             if os.path.islink(path):  # noqa: PTH114 - a path object for each part costs more than the question
                 raise InvalidInput(f"{path} is a link; links are not followed here.")
-        return Path(path)
+        return path
 
     def _create_folders(self, folder: Path) -> None:
         missing = [path for path in (folder, *folder.parents) if not path.exists()]

@@ -24,7 +24,7 @@ from heapq import nlargest
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.differences import TextDifference, find_difference
 from lukasa.text.similarity import load_rapidfuzz, sequence_similarity, word_overlap
-from lukasa.text.terms import distinct_words, normalise_text, text_pair_keys
+from lukasa.text.terms import distinct_words, max_shared_words, normalise_text, text_pair_keys
 from lukasa.vault.settings import MEMORY_KIND, VaultSettings
 
 COMPARE_ALL_LIMIT = 128
@@ -100,13 +100,13 @@ def find_similar(
     threshold = settings.overlap_threshold
     is_document_rule = settings.duplicates == "document"
     floor = threshold if is_document_rule or threshold >= 1 else threshold * 2 / 3
-    min_words = floor * len(text.words)
+    words = text.words
+    min_words = floor * len(words)
     found: list[tuple[DuplicateMatch, ComparableText]] = []
     for index, other in enumerate(others):
         folded = other.folded_text
-        # A substring test is quick and rules out most texts before the other's words are extracted.
-        if index in similar or sum([word in folded for word in text.words]) >= min_words:
-            overlap = word_overlap(text.words, other.words)
+        if index in similar or max_shared_words(words, folded) >= min_words:
+            overlap = word_overlap(words, other.words)
             if index in similar or overlap >= floor:
                 sequence = similar.get(index) or sequence_similarity(text.folded_text, folded)
                 found.append((DuplicateMatch(other.id, other.scope, overlap, sequence), other))

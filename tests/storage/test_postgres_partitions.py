@@ -4,11 +4,12 @@ Every statement is recorded while agents work, and run again under EXPLAIN: a ne
 """
 
 import json
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import psycopg
 import pytest
@@ -17,10 +18,11 @@ import lukasa
 from lukasa.record import Draft, Key, Link
 from lukasa.scope import SYSTEM, Reach
 from lukasa.storage.engine import Query
-from lukasa.storage.postgres import PostgresEngine, sql
+from lukasa.storage.postgres import PostgresEngine, append, group_commit, sql
 from lukasa.storage.postgres.append import InsertSingle
 from lukasa.storage.postgres.connection import PostgresClient
 from lukasa.storage.postgres.group_commit import InsertGroup
+from lukasa.storage.postgres.prepared import convert_placeholders, execute_prepared
 from lukasa.storage.postgres.sql import SQL
 from lukasa.testing.contract.base import add, log_entries, make_draft
 from lukasa.transfer.copy import copy_log
@@ -89,7 +91,35 @@ def recorded(monkeypatch):
     """Record the statements of all connections that are opened from now on."""
     monkeypatch.setattr(psycopg, "connect", partial(psycopg.connect, cursor_factory=RecordingCursor))
     monkeypatch.setattr(RecordingCursor, "statements", {})
+    for module in (append, group_commit):
+        monkeypatch.setattr(module, "execute_prepared", record_prepared)
     return RecordingCursor.statements
+
+
+def record_prepared(database, name, parameters):
+    """Run a statement without a cursor and note it with its parameters."""
+    RecordingCursor.statements.setdefault(SQL[name], EncodedParameters(name, parameters))
+    return execute_prepared(database, name, parameters)
+
+
+class EncodedParameters(NamedTuple):
+    """The parameters of a statement that runs without a cursor."""
+
+    name: str
+    parameters: Sequence[bytes | None]
+
+
+def explain(connection, statement, values):
+    """Run a statement under EXPLAIN and return its plan."""
+    if not isinstance(values, EncodedParameters):
+        ((plan,),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", values).fetchall()
+        return plan
+    numbered, formats = convert_placeholders(values.name)
+    command = b"EXPLAIN (ANALYZE, FORMAT JSON) " + numbered
+    result = connection.pgconn.exec_params(command, values.parameters, None, formats)
+    if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
+        raise psycopg.errors.error_from_result(result)
+    return result.get_value(0, 0).decode()
 
 
 def touched_relations(plan):
@@ -126,7 +156,7 @@ def find_strayed(url, statements):
             connection.execute("BEGIN")
             before: dict = dict(connection.execute(_STATISTICS))
             try:
-                ((plan,),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", values).fetchall()
+                plan = explain(connection, statement, values)
             except psycopg.errors.UniqueViolation as error:  # an insert that was made before says where
                 found = {error.diag.table_name}
             else:

@@ -3,6 +3,7 @@
 Every statement is recorded while agents work, and run again under EXPLAIN: a new statement cannot escape the check.
 """
 
+import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import closing
@@ -15,6 +16,7 @@ import psycopg
 import pytest
 
 import lukasa
+from lukasa.network.hub import acknowledgement_draft
 from lukasa.record import Draft, Key, Link
 from lukasa.scope import SYSTEM, Reach
 from lukasa.storage.engine import Query
@@ -296,3 +298,69 @@ def test_a_lookup_of_keys_reads_their_versions_alone_even_if_the_planner_prefers
         ((touched,),) = connection.execute(read).fetchall()
     assert {row[2] for row in found} == {"n1", "n700", "n2999"}
     assert touched <= 6
+
+
+_ROWS_READ = (
+    "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables WHERE relname ~ '^log'"
+)
+_PLAN_MODES = ("auto", "force_custom_plan", "force_generic_plan")
+
+
+def count_rows_read(url, statement, values, mode):
+    """Return how many rows of the log a statement reads when its plan is chosen in some way."""
+    options = f"{_OPTIONS} -c plan_cache_mode={mode} -c random_page_cost=1.1"
+    with psycopg.Connection.connect(url, options=options) as connection:
+        connection.execute(statement, values, prepare=True).fetchall()
+        ((touched,),) = connection.execute(_ROWS_READ).fetchall()
+        return touched
+
+
+def has_statistics(url):
+    with psycopg.Connection.connect(url) as connection:
+        return connection.execute("SELECT 1 FROM pg_stats WHERE schemaname = 'lukasa'").fetchone() is not None
+
+
+@pytest.mark.parametrize("mode", _PLAN_MODES)
+def test_a_read_by_key_reads_its_versions_alone_in_a_store_without_statistics(fresh_store, mode):
+    url = fresh_store()
+    with closing(PostgresEngine(url)) as engine:
+        for start in range(0, 3_000, 1_000):
+            ids = [f"{number:032}" for number in range(start, start + 1_000)]
+            (first, *_) = add(engine, *(make_draft(id=id) for id in ids))
+    assert not has_statistics(url)
+    key = {"scope": OWN, "kind": "note", "id": first.id}
+    bounds = {"get_newest": None, "get_version": 1, "position_of_version": 1, "key_state": None}
+    touched = {name: count_rows_read(url, SQL[name], {**key, "bound": bound}, mode) for name, bound in bounds.items()}
+    assert touched == {**dict.fromkeys(bounds, 1), "key_state": 2}
+
+
+@pytest.mark.parametrize("mode", _PLAN_MODES)
+def test_a_look_into_an_inbox_reads_what_is_new_in_a_store_without_statistics(fresh_store, recorded, mode):
+    url = fresh_store()
+    with lukasa.open(url) as memory:
+        for start in range(0, 3_000, 1_000):
+            numbers = range(start, start + 1_000)
+            assert memory.journal.append([signal_draft(f"s{number}") for number in numbers])
+            assert memory.journal.append(
+                [acknowledgement_draft("ben", f"s{number}", "ada", OWN) for number in numbers if number < 2_990]
+            )
+        assert len(memory.hub.inbox("ben")) == 10  # writes the cursor
+        recorded.clear()
+        assert len(memory.hub.inbox("ben")) == 10
+    assert not has_statistics(url)
+    touched = {
+        statement: count_rows_read(url, statement, values, mode)
+        for statement, values in recorded.items()
+        if "FROM log" in statement
+    }
+    assert len(touched) >= 2
+    (since_cursor,) = [statement for statement in touched if " ORDER BY seq " in statement]
+    assert touched.pop(since_cursor) <= 1_000  # the acknowledgements that follow the last signal
+    assert max(touched.values()) <= 2
+
+
+def signal_draft(signal_id):
+    """Return the record of a signal of the agent ada, as the hub writes it."""
+    id = hashlib.sha256("\0".join(("ada", "signal", signal_id)).encode()).hexdigest()[:32]
+    body = {"agent_id": "ada", "sort": "signal", "news": {"signal_id": signal_id}}
+    return Draft("network_signal", body=body, id=id, labels=("from=ada", "sort=signal"), origin="network")

@@ -216,7 +216,7 @@ def encode_group(inserts: Sequence[InsertSingle]) -> list[Parameter]:
 
 def find_position(database: Database, version: PostgresLogRow | Record | InsertSingle) -> int | None:
     """Return the position of a version, if the log holds it with the same digest."""
-    values = (version.scope, version.kind, version.id, version.version)
+    values = {"scope": version.scope, "kind": version.kind, "id": version.id, "bound": version.version}
     found = database.execute(SQL["position_of_version"], values).fetchone()
     return found[0] if found is not None and found[1] == version.digest else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -24,6 +24,8 @@ from lukasa.storage.postgres.pool import Database, PostgresPool, QueryTimeouts
 from lukasa.storage.postgres.sql import SQL
 
 T = TypeVar("T")
+Values = Sequence[Any] | Mapping[str, Any]
+"""What a statement binds, by place or by name."""
 
 _MAX_CONNECT_SECONDS = 10
 _MIN_BACKOFF, _MAX_BACKOFF = 0.001, 0.25
@@ -293,7 +295,7 @@ class TransactionSnapshot:
             self.database.execute(_BEGIN_SNAPSHOT)
         self._is_unused = True
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
+    def run(self, statement: str, values: Values = ()) -> Cursor[tuple[Any, ...]]:
         self._is_unused = False
         with self._query_timeouts.limit_time(self.database):
             return self.database.execute(statement, values, binary=True)
@@ -326,7 +328,7 @@ class StatementSnapshot:
             self.run(_BEGIN_SNAPSHOT)
             self._keeps_moment = True
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
+    def run(self, statement: str, values: Values = ()) -> Cursor[tuple[Any, ...]]:
         deadline = time.monotonic() + self._server.timeout
         while True:
             if not self._is_open:
@@ -364,7 +366,7 @@ class WriterSnapshot:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
+    def run(self, statement: str, values: Values = ()) -> Cursor[tuple[Any, ...]]:
         return self.database.execute(statement, values, binary=True)
 
     def keep_moment(self) -> None:

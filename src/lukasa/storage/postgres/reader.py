@@ -12,6 +12,7 @@ from lukasa.scope import Reach
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
 from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.postgres import text_index
+from lukasa.storage.postgres.connection import Values
 from lukasa.storage.postgres.sql import SQL
 from lukasa.storage.postgres.vectors import build_missing_vectors_clause, find_nearest
 from lukasa.storage.reader import (
@@ -32,6 +33,9 @@ _CANDIDATES_PER_RESULT = 10
 _MIN_CANDIDATES = 300
 _MAX_RANKED_PHRASES = 30
 _NO_LIMIT = 2**63 - 1
+_KEY_FIELDS = ("scope", "kind", "id", "bound")
+_OF_ONE_KEY = frozenset({"get_version", "get_newest"})
+"""Statements that name the parts of a key more than once."""
 
 
 def _one_of(column: str, values: Sequence[str]) -> Condition:
@@ -58,7 +62,7 @@ _DIALECT = Dialect(
 class PostgresSnapshot(Protocol):
     """The transaction that a reader reads in."""
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]: ...
+    def run(self, statement: str, values: Values = ()) -> Cursor[tuple[Any, ...]]: ...
     def keep_moment(self) -> None:
         """Let every later statement see the same moment."""
 
@@ -83,9 +87,11 @@ class PostgresReader(StoreReader):
         return is_storable(flat) and not any("\0" in part for part in flat if isinstance(part, str))
 
     def _fetch_row(self, name: str, values: Sequence[Any]) -> Sequence[Any] | None:
-        return self._run_within_reach(SQL[name], values).fetchone()
+        return self._fetch_rows(name, values).fetchone()
 
-    def _fetch_rows(self, name: str, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    def _fetch_rows(self, name: str, values: Sequence[Any]) -> Cursor[tuple[Any, ...]]:
+        if name in _OF_ONE_KEY:
+            return self._snapshot.run(SQL[name], dict(zip(_KEY_FIELDS, values, strict=False)))
         return self._run_within_reach(SQL[name], values)
 
     def _run_within_reach(self, statement: str, values: Sequence[Any]) -> Cursor[tuple[Any, ...]]:
@@ -261,7 +267,7 @@ class PostgresReader(StoreReader):
             return []
         limit = query.limit if query.mentions is None else None
         best = find_nearest(self._run_within_reach, model, vector, conditions, values, limit)
-        rows = self._fetch_rows("entries_at", ([seq for seq, _ in best],)) if best else ()
+        rows: Iterable[Sequence[Any]] = self._fetch_rows("entries_at", ([seq for seq, _ in best],)) if best else ()
         if query.mentions is not None:
             piece = query.mentions
             rows = (row for row in rows if contains_text(row[1], piece))

@@ -14,7 +14,7 @@ from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.postgres import text_index
 from lukasa.storage.postgres.connection import Values
 from lukasa.storage.postgres.sql import SQL
-from lukasa.storage.postgres.vectors import build_missing_vectors_clause, find_nearest
+from lukasa.storage.postgres.vectors import build_missing_vectors_count, build_missing_vectors_query, find_nearest
 from lukasa.storage.reader import (
     FREQUENCY_CAP,
     MAX_STREAMS,
@@ -277,15 +277,15 @@ class PostgresReader(StoreReader):
     def without_vectors(self, model: str, limit: int) -> list[Record]:
         if not self._is_storable((model,)):
             return []
-        values = [self._settled_position(wait=False), limit]
-        statement = f"SELECT log.seq, log.line, log.digest {build_missing_vectors_clause(self._snapshot.run, model)} ORDER BY log.seq LIMIT %s"
+        values = [self._settled_position(wait=False), limit, limit]
+        statement = build_missing_vectors_query(self._snapshot.run, model)
         return list(self._parse_rows(self._run_within_reach(statement, values)))
 
     def count_without_vectors(self, model: str) -> int:
         if not self._is_storable((model,)):
             return 0
-        statement = f"SELECT count(*) {build_missing_vectors_clause(self._snapshot.run, model)}"
-        row = self._run_within_reach(statement, (_NO_LIMIT,)).fetchone()
+        statement = build_missing_vectors_count(self._snapshot.run, model)
+        row = self._run_within_reach(statement, (_NO_LIMIT, _NO_LIMIT)).fetchone()
         return int(row[0]) if row is not None else 0
 
     def cosines(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:

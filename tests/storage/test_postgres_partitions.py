@@ -189,6 +189,8 @@ def read_everything(reader):
     assert reader.descendants([key]) == []
     assert reader.frequency(["heron"]) == {"heron": 4}
     assert reader.match_text("heron release", query)
+    reader._snapshot.note_position(10**6)  # a large store has another statement
+    assert reader.match_text("heron release", query)
     assert reader.match_text("heron", Query(kinds=("memory",), limit=3), together="first release")
     assert reader.match_text('"first-release" heron', Query(every_version=True, limit=3))
     assert reader.match_vector("m", [1.0, 2.0], query)

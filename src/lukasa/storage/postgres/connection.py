@@ -249,6 +249,8 @@ class PositionReader:
     def __init__(self) -> None:
         self._ignored: frozenset[int] = frozenset()
         self._holders: frozenset[int] = frozenset()
+        self.newest = 0
+        """The newest position that was seen; the log may be longer."""
 
     def read(self, run: Callable[[str, Sequence[Any]], Cursor[tuple[Any, ...]]]) -> tuple[int, int]:
         """Return the settled position and the newest one."""
@@ -256,6 +258,7 @@ class PositionReader:
         self._holders = frozenset(holders)
         if self._ignored:
             self._ignored &= self._holders
+        self.newest = max(self.newest, int(newest))
         return int(settled), int(newest)
 
     def wait(self, run: Callable[[str, Sequence[Any]], Cursor[tuple[Any, ...]]], wanted: int) -> int:
@@ -300,6 +303,13 @@ class TransactionSnapshot:
         with self._query_timeouts.limit_time(self.database):
             return self.database.execute(statement, values, binary=True)
 
+    @property
+    def newest_position(self) -> int:
+        return self._positions.newest
+
+    def note_position(self, position: int) -> None:
+        self._positions.newest = max(self._positions.newest, position)
+
     def keep_moment(self) -> None:
         """Do nothing: the transaction sees one moment."""
 
@@ -321,6 +331,13 @@ class StatementSnapshot:
         self._connection = (replica.client, replica.database) if replica else (server, server.acquire())
         self._is_open = True
         self._keeps_moment = False
+
+    @property
+    def newest_position(self) -> int:
+        return self._server.positions.newest
+
+    def note_position(self, position: int) -> None:
+        self._server.positions.newest = max(self._server.positions.newest, position)
 
     def keep_moment(self) -> None:
         """Begin a transaction for a query that takes several statements."""
@@ -368,6 +385,13 @@ class WriterSnapshot:
 
     def run(self, statement: str, values: Values = ()) -> Cursor[tuple[Any, ...]]:
         return self.database.execute(statement, values, binary=True)
+
+    @property
+    def newest_position(self) -> int:
+        return 0
+
+    def note_position(self, position: int) -> None:
+        """Do nothing: the position may be rolled back."""
 
     def keep_moment(self) -> None:
         """Do nothing: nobody else writes."""

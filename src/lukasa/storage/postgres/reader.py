@@ -33,6 +33,8 @@ _CANDIDATES_PER_RESULT = 10
 _MIN_CANDIDATES = 300
 _MAX_RANKED_PHRASES = 30
 _NO_LIMIT = 2**63 - 1
+_LARGE_STORE = 20_000
+"""From this position on a match scores texts together that have the same score."""
 _KEY_FIELDS = ("scope", "kind", "id", "bound")
 _OF_ONE_KEY = frozenset({"get_version", "get_newest"})
 """Statements that name the parts of a key more than once."""
@@ -61,6 +63,13 @@ _DIALECT = Dialect(
 
 class PostgresSnapshot(Protocol):
     """The transaction that a reader reads in."""
+
+    @property
+    def newest_position(self) -> int:
+        """The newest position that is known; the store may have grown since."""
+
+    def note_position(self, position: int) -> None:
+        """Remember a position of the store."""
 
     def run(self, statement: str, values: Values = ()) -> Cursor[tuple[Any, ...]]: ...
     def keep_moment(self) -> None:
@@ -205,11 +214,13 @@ class PostgresReader(StoreReader):
                 return []
         phrases = [text_index.format_phrase(phrase) for phrase in text_query.phrases]
         tsquery = text_query.format_tsquery(list(text_query.phrases))
-        statement = text_index.build_token_match(len(phrases), tuple(conditions), counts=counts)
-        limit = None if query.limit is None else clamp_int64(query.limit)
-        bound = (*phrases, tsquery, *values, live, live, *times, limit)
+        is_large = self._snapshot.newest_position >= _LARGE_STORE
+        statement = text_index.build_token_match(len(phrases), tuple(conditions), counts=counts, is_large=is_large)
+        limit = _NO_LIMIT if query.limit is None else clamp_int64(query.limit)
+        bound = (*phrases, tsquery, *values, live, live, *times, limit, limit)
         rows = self._run_within_reach(statement, bound).fetchall()
         scores = {row[0]: row[3] for row in rows}
+        self._snapshot.note_position(max(scores, default=0))
         return [Match(record, scores[record.seq]) for record in self._parse_rows(row[:3] for row in rows)]
 
     def _read_corpus_stats(self, text_query: text_index.TextQuery, *, live: bool) -> text_index.CorpusStats:

@@ -17,7 +17,7 @@ from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.storage.postgres.append import InsertSingle
 from lukasa.storage.postgres.connection import PostgresClient
-from lukasa.storage.postgres.group_commit import GroupCommit, InsertGroup
+from lukasa.storage.postgres.group_commit import GroupCommit, InsertGroup, _ScopeInserts, _WaitingInsert
 from lukasa.testing.contract.base import add, make_draft, quarantine, run_concurrently
 
 OPTIONS = "-c search_path=lukasa,public"
@@ -217,3 +217,25 @@ def test_the_error_of_a_group_reaches_every_thread_of_it_and_the_next_insert_wor
     assert inserts._scopes == {}
     assert inserts.insert(InsertSingle(make_draft("later", generated_id="later"), NOW))
     client.close()
+
+
+@pytest.mark.parametrize(
+    ("waiting", "in_flight", "begins", "taken"),
+    [(0, 0, True, 0), (0, 1, True, 0), (0, 4, False, 0), (3, 4, True, 3), (7, 1, True, 4), (7, 0, True, 7), (200, 9, True, 64)],
+)  # fmt: skip
+def test_transactions_under_way_are_alike_in_size(waiting, in_flight, begins, taken):
+    inserts = _ScopeInserts()
+    inserts.waiting = [_WaitingInsert(InsertSingle(draft, NOW)) for draft in notes(waiting)]
+    first = inserts.waiting[:taken]
+    inserts.transactions, inserts.in_flight = min(in_flight, 1), in_flight
+    assert inserts.may_begin() == begins
+    assert inserts.take_group() == first
+    assert len(inserts.waiting) == waiting - taken
+    assert inserts.in_flight == in_flight + 1 + taken
+
+
+def test_no_third_transaction_begins():
+    inserts = _ScopeInserts()
+    inserts.transactions, inserts.in_flight = 2, 2
+    inserts.waiting = [_WaitingInsert(InsertSingle(draft, NOW)) for draft in notes(5)]
+    assert not inserts.may_begin()

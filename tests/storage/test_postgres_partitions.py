@@ -3,24 +3,28 @@
 Every statement is recorded while agents work, and run again under EXPLAIN: a new statement cannot escape the check.
 """
 
+import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import psycopg
 import pytest
 
 import lukasa
+from lukasa.network.hub import acknowledgement_draft
 from lukasa.record import Draft, Key, Link
 from lukasa.scope import SYSTEM, Reach
 from lukasa.storage.engine import Query
-from lukasa.storage.postgres import PostgresEngine, sql
+from lukasa.storage.postgres import PostgresEngine, append, group_commit, sql
 from lukasa.storage.postgres.append import InsertSingle
 from lukasa.storage.postgres.connection import PostgresClient
 from lukasa.storage.postgres.group_commit import InsertGroup
+from lukasa.storage.postgres.prepared import convert_placeholders, execute_prepared
 from lukasa.storage.postgres.sql import SQL
 from lukasa.testing.contract.base import add, log_entries, make_draft
 from lukasa.transfer.copy import copy_log
@@ -89,7 +93,35 @@ def recorded(monkeypatch):
     """Record the statements of all connections that are opened from now on."""
     monkeypatch.setattr(psycopg, "connect", partial(psycopg.connect, cursor_factory=RecordingCursor))
     monkeypatch.setattr(RecordingCursor, "statements", {})
+    for module in (append, group_commit):
+        monkeypatch.setattr(module, "execute_prepared", record_prepared)
     return RecordingCursor.statements
+
+
+def record_prepared(database, name, parameters):
+    """Run a statement without a cursor and note it with its parameters."""
+    RecordingCursor.statements.setdefault(SQL[name], EncodedParameters(name, parameters))
+    return execute_prepared(database, name, parameters)
+
+
+class EncodedParameters(NamedTuple):
+    """The parameters of a statement that runs without a cursor."""
+
+    name: str
+    parameters: Sequence[bytes | None]
+
+
+def explain(connection, statement, values):
+    """Run a statement under EXPLAIN and return its plan."""
+    if not isinstance(values, EncodedParameters):
+        ((plan,),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", values).fetchall()
+        return plan
+    numbered, formats = convert_placeholders(values.name)
+    command = b"EXPLAIN (ANALYZE, FORMAT JSON) " + numbered
+    result = connection.pgconn.exec_params(command, values.parameters, None, formats)
+    if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
+        raise psycopg.errors.error_from_result(result)
+    return result.get_value(0, 0).decode()
 
 
 def touched_relations(plan):
@@ -126,7 +158,7 @@ def find_strayed(url, statements):
             connection.execute("BEGIN")
             before: dict = dict(connection.execute(_STATISTICS))
             try:
-                ((plan,),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", values).fetchall()
+                plan = explain(connection, statement, values)
             except psycopg.errors.UniqueViolation as error:  # an insert that was made before says where
                 found = {error.diag.table_name}
             else:
@@ -156,6 +188,8 @@ def read_everything(reader):
     assert reader.neighbours(key) == []
     assert reader.descendants([key]) == []
     assert reader.frequency(["heron"]) == {"heron": 4}
+    assert reader.match_text("heron release", query)
+    reader._snapshot.note_position(10**6)  # a large store has another statement
     assert reader.match_text("heron release", query)
     assert reader.match_text("heron", Query(kinds=("memory",), limit=3), together="first release")
     assert reader.match_text('"first-release" heron', Query(every_version=True, limit=3))
@@ -266,3 +300,69 @@ def test_a_lookup_of_keys_reads_their_versions_alone_even_if_the_planner_prefers
         ((touched,),) = connection.execute(read).fetchall()
     assert {row[2] for row in found} == {"n1", "n700", "n2999"}
     assert touched <= 6
+
+
+_ROWS_READ = (
+    "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables WHERE relname ~ '^log'"
+)
+_PLAN_MODES = ("auto", "force_custom_plan", "force_generic_plan")
+
+
+def count_rows_read(url, statement, values, mode):
+    """Return how many rows of the log a statement reads when its plan is chosen in some way."""
+    options = f"{_OPTIONS} -c plan_cache_mode={mode} -c random_page_cost=1.1"
+    with psycopg.Connection.connect(url, options=options) as connection:
+        connection.execute(statement, values, prepare=True).fetchall()
+        ((touched,),) = connection.execute(_ROWS_READ).fetchall()
+        return touched
+
+
+def has_statistics(url):
+    with psycopg.Connection.connect(url) as connection:
+        return connection.execute("SELECT 1 FROM pg_stats WHERE schemaname = 'lukasa'").fetchone() is not None
+
+
+@pytest.mark.parametrize("mode", _PLAN_MODES)
+def test_a_read_by_key_reads_its_versions_alone_in_a_store_without_statistics(fresh_store, mode):
+    url = fresh_store()
+    with closing(PostgresEngine(url)) as engine:
+        for start in range(0, 3_000, 1_000):
+            ids = [f"{number:032}" for number in range(start, start + 1_000)]
+            (first, *_) = add(engine, *(make_draft(id=id) for id in ids))
+    assert not has_statistics(url)
+    key = {"scope": OWN, "kind": "note", "id": first.id}
+    bounds = {"get_newest": None, "get_version": 1, "position_of_version": 1, "key_state": None}
+    touched = {name: count_rows_read(url, SQL[name], {**key, "bound": bound}, mode) for name, bound in bounds.items()}
+    assert touched == {**dict.fromkeys(bounds, 1), "key_state": 2}
+
+
+@pytest.mark.parametrize("mode", _PLAN_MODES)
+def test_a_look_into_an_inbox_reads_what_is_new_in_a_store_without_statistics(fresh_store, recorded, mode):
+    url = fresh_store()
+    with lukasa.open(url) as memory:
+        for start in range(0, 3_000, 1_000):
+            numbers = range(start, start + 1_000)
+            assert memory.journal.append([signal_draft(f"s{number}") for number in numbers])
+            assert memory.journal.append(
+                [acknowledgement_draft("ben", f"s{number}", "ada", OWN) for number in numbers if number < 2_990]
+            )
+        assert len(memory.hub.inbox("ben")) == 10  # writes the cursor
+        recorded.clear()
+        assert len(memory.hub.inbox("ben")) == 10
+    assert not has_statistics(url)
+    touched = {
+        statement: count_rows_read(url, statement, values, mode)
+        for statement, values in recorded.items()
+        if "FROM log" in statement
+    }
+    assert len(touched) >= 2
+    (since_cursor,) = [statement for statement in touched if " ORDER BY seq " in statement]
+    assert touched.pop(since_cursor) <= 1_000  # the acknowledgements that follow the last signal
+    assert max(touched.values()) <= 2
+
+
+def signal_draft(signal_id):
+    """Return the record of a signal of the agent ada, as the hub writes it."""
+    id = hashlib.sha256("\0".join(("ada", "signal", signal_id)).encode()).hexdigest()[:32]
+    body = {"agent_id": "ada", "sort": "signal", "news": {"signal_id": signal_id}}
+    return Draft("network_signal", body=body, id=id, labels=("from=ada", "sort=signal"), origin="network")

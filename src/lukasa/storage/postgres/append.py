@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import count, groupby
 from operator import itemgetter
+from struct import Struct
 from typing import Any
 
 from psycopg.errors import UniqueViolation
@@ -41,11 +42,15 @@ from lukasa.storage.postgres.batch import (
 )
 from lukasa.storage.postgres.connection import WriterSnapshot, fetch_single_row
 from lukasa.storage.postgres.pool import Database
+from lukasa.storage.postgres.prepared import Parameter, encode_array, execute_prepared
 from lukasa.storage.postgres.reader import PostgresReader
 from lukasa.storage.postgres.sql import SQL
 
 _COPY_THRESHOLD = 50
+_TEXT, _BIGINT, _INTEGER, _BYTEA = 25, 20, 23, 17  # the server's numbers of these types
+_GROUP_TYPES = (_TEXT, _TEXT, _TEXT, _BIGINT, _BIGINT, _INTEGER, _TEXT, _BYTEA, _TEXT, _BIGINT)
 _NUL = "\0"
+_pack_bigint, _pack_integer = Struct(">q").pack, Struct(">i").pack
 
 
 class PostgresQuarantineBackend:
@@ -163,40 +168,55 @@ class AppendOperation:
 class InsertSingle:
     """The fast path for one new record without labels or links: one statement, one round trip."""
 
+    __slots__ = ("digest", "entry", "id", "kind", "parameters", "scope", "version", "was_tried")
+
     def __init__(self, sealed: ValidatedDraft, now: datetime) -> None:
-        draft, scope, kind, id, author, content, _ = sealed
+        draft, self.scope, self.kind, self.id, author, content, _ = sealed
         at, recorded_at = to_microseconds(now), to_iso(now)
-        entry = content[:-1] + entry_suffix(1, recorded_at, recorded_at)
+        self.version = 1
+        self.entry = entry = content[:-1] + entry_suffix(1, recorded_at, recorded_at)
+        self.digest = digest = digest_of(entry)
         token_count, tsvector = index_text(draft.text)
         moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
-        digest, line = digest_of(entry), entry.decode()
-        self.row = PostgresLogRow(
-            0, scope, kind, id, 1, author, at, moment, False, True, token_count, [], None, [], tsvector, digest, line
-        )
-        self.values = (
-            scope, kind, id, author, at, moment, token_count, tsvector, digest, line, checksum(digest)
+        self.parameters: tuple[Parameter, ...] = (
+            self.scope.encode(), self.kind.encode(), self.id.encode(), author.encode(), _pack_bigint(at), _pack_bigint(moment),
+            None if token_count is None else _pack_integer(token_count), None if tsvector is None else tsvector.encode(),
+            digest, entry, _pack_bigint(checksum(digest)),
         )  # fmt: skip
         self.was_tried = False
 
     def __call__(self, database: Database) -> Outcome | None:
-        row = self.row
-        seq = find_position(database, row) if self.was_tried else None
+        seq = find_position(database, self) if self.was_tried else None
         self.was_tried = True
         if seq is None:
             try:
-                (seq,) = fetch_single_row(database.execute(SQL["insert_single"], self.values))
+                found = execute_prepared(database, "insert_single", self.parameters)
             except UniqueViolation:
-                seq = find_position(database, row)  # written by an attempt whose answer was lost, or by another writer
+                seq = find_position(database, self)  # written by an attempt whose answer was lost, or by another writer
+            else:
+                seq = None if found is None else int.from_bytes(found)
         return None if seq is None else self.accept(seq)
 
     def accept(self, seq: int) -> Accepted:
         """Return the outcome once the record has its position."""
-        return Accepted(LazyRecords([PostgresLogRow._make((seq, *self.row[1:]))], parse_log_row))
+        return Accepted(LazyRecords([(seq, self.entry, self.digest)], _parse_inserted))
 
 
-def find_position(database: Database, version: PostgresLogRow | Record) -> int | None:
+def _parse_inserted(row: tuple[int, bytes, bytes]) -> Record:
+    seq, entry, digest = row
+    return parse_entry(entry, seq, digest)
+
+
+def encode_group(inserts: Sequence[InsertSingle]) -> list[Parameter]:
+    """Return the parameters of ``insert_group`` for records of one scope."""
+    _, *columns = zip(*(insert.parameters for insert in inserts), strict=True)
+    scope = inserts[0].parameters[0]
+    return [scope, *(encode_array(type, column) for type, column in zip(_GROUP_TYPES, columns, strict=True))]
+
+
+def find_position(database: Database, version: PostgresLogRow | Record | InsertSingle) -> int | None:
     """Return the position of a version, if the log holds it with the same digest."""
-    values = (version.scope, version.kind, version.id, version.version)
+    values = {"scope": version.scope, "kind": version.kind, "id": version.id, "bound": version.version}
     found = database.execute(SQL["position_of_version"], values).fetchone()
     return found[0] if found is not None and found[1] == version.digest else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -24,6 +24,8 @@ from lukasa.storage.postgres.pool import Database, PostgresPool, QueryTimeouts
 from lukasa.storage.postgres.sql import SQL
 
 T = TypeVar("T")
+Values = Sequence[Any] | Mapping[str, Any]
+"""What a statement binds, by place or by name."""
 
 _MAX_CONNECT_SECONDS = 10
 _MIN_BACKOFF, _MAX_BACKOFF = 0.001, 0.25
@@ -247,6 +249,8 @@ class PositionReader:
     def __init__(self) -> None:
         self._ignored: frozenset[int] = frozenset()
         self._holders: frozenset[int] = frozenset()
+        self.newest = 0
+        """The newest position that was seen; the log may be longer."""
 
     def read(self, run: Callable[[str, Sequence[Any]], Cursor[tuple[Any, ...]]]) -> tuple[int, int]:
         """Return the settled position and the newest one."""
@@ -254,6 +258,7 @@ class PositionReader:
         self._holders = frozenset(holders)
         if self._ignored:
             self._ignored &= self._holders
+        self.newest = max(self.newest, int(newest))
         return int(settled), int(newest)
 
     def wait(self, run: Callable[[str, Sequence[Any]], Cursor[tuple[Any, ...]]], wanted: int) -> int:
@@ -293,10 +298,17 @@ class TransactionSnapshot:
             self.database.execute(_BEGIN_SNAPSHOT)
         self._is_unused = True
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
+    def run(self, statement: str, values: Values = ()) -> Cursor[tuple[Any, ...]]:
         self._is_unused = False
         with self._query_timeouts.limit_time(self.database):
             return self.database.execute(statement, values, binary=True)
+
+    @property
+    def newest_position(self) -> int:
+        return self._positions.newest
+
+    def note_position(self, position: int) -> None:
+        self._positions.newest = max(self._positions.newest, position)
 
     def keep_moment(self) -> None:
         """Do nothing: the transaction sees one moment."""
@@ -320,13 +332,20 @@ class StatementSnapshot:
         self._is_open = True
         self._keeps_moment = False
 
+    @property
+    def newest_position(self) -> int:
+        return self._server.positions.newest
+
+    def note_position(self, position: int) -> None:
+        self._server.positions.newest = max(self._server.positions.newest, position)
+
     def keep_moment(self) -> None:
         """Begin a transaction for a query that takes several statements."""
         if not self._keeps_moment:
             self.run(_BEGIN_SNAPSHOT)
             self._keeps_moment = True
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
+    def run(self, statement: str, values: Values = ()) -> Cursor[tuple[Any, ...]]:
         deadline = time.monotonic() + self._server.timeout
         while True:
             if not self._is_open:
@@ -364,8 +383,15 @@ class WriterSnapshot:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]:
+    def run(self, statement: str, values: Values = ()) -> Cursor[tuple[Any, ...]]:
         return self.database.execute(statement, values, binary=True)
+
+    @property
+    def newest_position(self) -> int:
+        return 0
+
+    def note_position(self, position: int) -> None:
+        """Do nothing: the position may be rolled back."""
 
     def keep_moment(self) -> None:
         """Do nothing: nobody else writes."""

@@ -109,7 +109,7 @@ class PostgresEngine:
         register_for_fork(self)
 
     def _new_group_commit(self) -> GroupCommit:
-        return GroupCommit(partial(self._write, limit_time=True))
+        return GroupCommit(partial(self._server.write, limit_time=True))
 
     def grant(
         self, role: str, *, read: Iterable[str], write: Iterable[str] | None = None, agent: str | None = None

@@ -1,8 +1,10 @@
 """Several threads, one commit: single inserts that wait for a transaction of their scope are committed together.
 
-A thread that finds fewer than ``_MAX_TRANSACTIONS`` of these transactions in its scope inserts at once. The others wait;
-when a transaction ends, the first of them inserts everything that waits, in one statement. No thread returns before the
-commit of its record. Threads of other scopes are never waited for.
+A thread that finds none of these transactions in its scope inserts at once. While one is under way, threads wait until
+together they insert as many records as it does, or until it ends; then one of them inserts for all, in one statement. At most
+``_MAX_TRANSACTIONS`` are under way. They are kept alike in size: with one large and one small, most threads wait for the
+large one while the other commits a single record. No thread returns before the commit of its record. Threads of other
+scopes are never waited for.
 """
 
 from __future__ import annotations
@@ -13,11 +15,10 @@ from collections.abc import Callable, Sequence
 import psycopg
 
 from lukasa.outcome import Outcome
-from lukasa.storage.postgres.append import InsertSingle
-from lukasa.storage.postgres.connection import fetch_single_row
+from lukasa.storage.postgres.append import InsertSingle, encode_group
 from lukasa.storage.postgres.errors import RETRYABLE_ERRORS, is_connection_lost
 from lukasa.storage.postgres.pool import Database
-from lukasa.storage.postgres.sql import SQL
+from lukasa.storage.postgres.prepared import decode_bigints, execute_prepared
 
 _MAX_TRANSACTIONS = 2
 _MAX_GROUP = 64
@@ -41,15 +42,16 @@ class InsertGroup:
             return
         for insert in self._inserts:
             insert.was_tried = True
-        columns = [list(column) for column in zip(*(insert.values for insert in self._inserts), strict=True)]
         try:
-            (positions,) = fetch_single_row(database.execute(SQL["insert_group"], (columns[0][0], *columns[1:])))
+            positions = execute_prepared(database, "insert_group", encode_group(self._inserts))
         except psycopg.Error as error:
             if is_connection_lost(error) or isinstance(error, RETRYABLE_ERRORS):
                 raise
             return  # one of the records cannot be inserted
         if positions is not None:
-            self.outcomes = [insert.accept(seq) for insert, seq in zip(self._inserts, positions, strict=True)]
+            self.outcomes = [
+                insert.accept(seq) for insert, seq in zip(self._inserts, decode_bigints(positions), strict=True)
+            ]
 
 
 class _WaitingInsert:
@@ -65,13 +67,28 @@ class _WaitingInsert:
 
 
 class _ScopeInserts:
-    """The transactions of one scope that are under way, and the inserts that wait for one of them to end."""
+    """The transactions of one scope that are under way with their records, and the inserts that wait."""
 
-    __slots__ = ("transactions", "waiting")
+    __slots__ = ("in_flight", "transactions", "waiting")
 
     def __init__(self) -> None:
         self.transactions = 0
+        self.in_flight = 0
         self.waiting: list[_WaitingInsert] = []
+
+    def may_begin(self) -> bool:
+        """Return whether one more thread begins a transaction: it inserts as many records as the one under way, or more."""
+        return self.transactions < _MAX_TRANSACTIONS and len(self.waiting) + 1 >= self.in_flight
+
+    def take_group(self) -> list[_WaitingInsert]:
+        """Take those that a thread inserts with its own: so many that transactions at the same time are alike in size."""
+        count = len(self.waiting)
+        if self.in_flight:
+            count = min(count, (count + self.in_flight) // _MAX_TRANSACTIONS)
+        count = min(count, _MAX_GROUP)
+        group, self.waiting = self.waiting[:count], self.waiting[count:]
+        self.in_flight += 1 + len(group)
+        return group
 
 
 class GroupCommit:
@@ -84,14 +101,15 @@ class GroupCommit:
 
     def insert(self, insert: InsertSingle) -> Outcome | None:
         """Insert a record and return once it is durable; return None when it needs the full append."""
-        scope = insert.row.scope
-        waiting = None
+        scope = insert.scope
+        waiting, group = None, list[_WaitingInsert]()
         with self._lock:
             inserts = self._scopes.get(scope)
             if inserts is None:
                 inserts = self._scopes[scope] = _ScopeInserts()
-            if inserts.transactions < _MAX_TRANSACTIONS:
+            if inserts.may_begin():
                 inserts.transactions += 1
+                group = inserts.take_group()
             else:
                 waiting = _WaitingInsert(insert)
                 inserts.waiting.append(waiting)
@@ -99,14 +117,12 @@ class GroupCommit:
             outcome = self._wait(waiting, inserts)
             if not waiting.is_leader:
                 return outcome or self._write(insert)
-        group = []
+            with self._lock:
+                group = inserts.take_group()
         try:
-            if waiting is not None:
-                with self._lock:
-                    group, inserts.waiting = inserts.waiting[:_MAX_GROUP], inserts.waiting[_MAX_GROUP:]
             return self._insert_group(insert, group) if group else self._write(insert)
         finally:
-            self._hand_over(scope, inserts)
+            self._hand_over(scope, inserts, 1 + len(group))
             for member in group:
                 member.wake_lock.release()
 
@@ -119,7 +135,7 @@ class GroupCommit:
                 if waiting in inserts.waiting:
                     inserts.waiting.remove(waiting)
             if waiting.is_leader:
-                self._hand_over(waiting.insert.row.scope, inserts)
+                self._hand_over(waiting.insert.scope, inserts, 0)
             raise
         if waiting.error is not None:
             raise waiting.error
@@ -139,9 +155,10 @@ class GroupCommit:
             member.outcome = outcome
         return group.outcomes[0]
 
-    def _hand_over(self, scope: str, inserts: _ScopeInserts) -> None:
-        """End a transaction: the first thread that waits takes its place."""
+    def _hand_over(self, scope: str, inserts: _ScopeInserts, record_count: int) -> None:
+        """End a transaction of some records: the first thread that waits takes its place."""
         with self._lock:
+            inserts.in_flight -= record_count
             if inserts.waiting:
                 successor = inserts.waiting.pop(0)
                 successor.is_leader = True

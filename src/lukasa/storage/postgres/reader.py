@@ -12,8 +12,9 @@ from lukasa.scope import Reach
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
 from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.postgres import text_index
+from lukasa.storage.postgres.connection import Values
 from lukasa.storage.postgres.sql import SQL
-from lukasa.storage.postgres.vectors import build_missing_vectors_clause, find_nearest
+from lukasa.storage.postgres.vectors import build_missing_vectors_count, build_missing_vectors_query, find_nearest
 from lukasa.storage.reader import (
     FREQUENCY_CAP,
     MAX_STREAMS,
@@ -32,6 +33,11 @@ _CANDIDATES_PER_RESULT = 10
 _MIN_CANDIDATES = 300
 _MAX_RANKED_PHRASES = 30
 _NO_LIMIT = 2**63 - 1
+_LARGE_STORE = 20_000
+"""From this position on a match scores texts together that have the same score."""
+_KEY_FIELDS = ("scope", "kind", "id", "bound")
+_OF_ONE_KEY = frozenset({"get_version", "get_newest"})
+"""Statements that name the parts of a key more than once."""
 
 
 def _one_of(column: str, values: Sequence[str]) -> Condition:
@@ -58,7 +64,14 @@ _DIALECT = Dialect(
 class PostgresSnapshot(Protocol):
     """The transaction that a reader reads in."""
 
-    def run(self, statement: str, values: Sequence[Any] = ()) -> Cursor[tuple[Any, ...]]: ...
+    @property
+    def newest_position(self) -> int:
+        """The newest position that is known; the store may have grown since."""
+
+    def note_position(self, position: int) -> None:
+        """Remember a position of the store."""
+
+    def run(self, statement: str, values: Values = ()) -> Cursor[tuple[Any, ...]]: ...
     def keep_moment(self) -> None:
         """Let every later statement see the same moment."""
 
@@ -83,9 +96,11 @@ class PostgresReader(StoreReader):
         return is_storable(flat) and not any("\0" in part for part in flat if isinstance(part, str))
 
     def _fetch_row(self, name: str, values: Sequence[Any]) -> Sequence[Any] | None:
-        return self._run_within_reach(SQL[name], values).fetchone()
+        return self._fetch_rows(name, values).fetchone()
 
-    def _fetch_rows(self, name: str, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    def _fetch_rows(self, name: str, values: Sequence[Any]) -> Cursor[tuple[Any, ...]]:
+        if name in _OF_ONE_KEY:
+            return self._snapshot.run(SQL[name], dict(zip(_KEY_FIELDS, values, strict=False)))
         return self._run_within_reach(SQL[name], values)
 
     def _run_within_reach(self, statement: str, values: Sequence[Any]) -> Cursor[tuple[Any, ...]]:
@@ -199,11 +214,13 @@ class PostgresReader(StoreReader):
                 return []
         phrases = [text_index.format_phrase(phrase) for phrase in text_query.phrases]
         tsquery = text_query.format_tsquery(list(text_query.phrases))
-        statement = text_index.build_token_match(len(phrases), tuple(conditions), counts=counts)
-        limit = None if query.limit is None else clamp_int64(query.limit)
-        bound = (*phrases, tsquery, *values, live, live, *times, limit)
+        is_large = self._snapshot.newest_position >= _LARGE_STORE
+        statement = text_index.build_token_match(len(phrases), tuple(conditions), counts=counts, is_large=is_large)
+        limit = _NO_LIMIT if query.limit is None else clamp_int64(query.limit)
+        bound = (*phrases, tsquery, *values, live, live, *times, limit, limit)
         rows = self._run_within_reach(statement, bound).fetchall()
         scores = {row[0]: row[3] for row in rows}
+        self._snapshot.note_position(max(scores, default=0))
         return [Match(record, scores[record.seq]) for record in self._parse_rows(row[:3] for row in rows)]
 
     def _read_corpus_stats(self, text_query: text_index.TextQuery, *, live: bool) -> text_index.CorpusStats:
@@ -261,7 +278,7 @@ class PostgresReader(StoreReader):
             return []
         limit = query.limit if query.mentions is None else None
         best = find_nearest(self._run_within_reach, model, vector, conditions, values, limit)
-        rows = self._fetch_rows("entries_at", ([seq for seq, _ in best],)) if best else ()
+        rows: Iterable[Sequence[Any]] = self._fetch_rows("entries_at", ([seq for seq, _ in best],)) if best else ()
         if query.mentions is not None:
             piece = query.mentions
             rows = (row for row in rows if contains_text(row[1], piece))
@@ -271,15 +288,15 @@ class PostgresReader(StoreReader):
     def without_vectors(self, model: str, limit: int) -> list[Record]:
         if not self._is_storable((model,)):
             return []
-        values = [self._settled_position(wait=False), limit]
-        statement = f"SELECT log.seq, log.line, log.digest {build_missing_vectors_clause(self._snapshot.run, model)} ORDER BY log.seq LIMIT %s"
+        values = [self._settled_position(wait=False), limit, limit]
+        statement = build_missing_vectors_query(self._snapshot.run, model)
         return list(self._parse_rows(self._run_within_reach(statement, values)))
 
     def count_without_vectors(self, model: str) -> int:
         if not self._is_storable((model,)):
             return 0
-        statement = f"SELECT count(*) {build_missing_vectors_clause(self._snapshot.run, model)}"
-        row = self._run_within_reach(statement, (_NO_LIMIT,)).fetchone()
+        statement = build_missing_vectors_count(self._snapshot.run, model)
+        row = self._run_within_reach(statement, (_NO_LIMIT, _NO_LIMIT)).fetchone()
         return int(row[0]) if row is not None else 0
 
     def cosines(self, model: str, vector: Sequence[float], seqs: Sequence[int]) -> dict[int, float]:

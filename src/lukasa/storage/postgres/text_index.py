@@ -122,18 +122,23 @@ def format_phrase(phrase: Phrase) -> str:
 
 
 @lru_cache(maxsize=256)
-def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool) -> str:
+def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool, is_large: bool) -> str:
     """Build the statement that matches single tokens and scores the texts as ``bm25_scores`` does, in one pass.
 
     It counts the texts with each token among the matches if ``counts``; otherwise its values say how many there are. Its values are
     the tokens as queries, the whole query, those of the conditions, whether current texts are meant (twice), for
-    each token how often the query has it and, unless it ``counts``, three times the number of texts, and the limit.
+    each token how often the query has it and, unless it ``counts``, three times the number of texts, and the limit (twice).
+
+    Texts of one scope and length that hold each token equally often have the same score. In a large store they are scored
+    together, which is faster from some thousand matches on.
     """
     numbers = range(phrases)
+    ranks = [f"rank_{n}" for n in numbers]
+    ranked = ", ".join(f"ts_rank(log.words, %s::tsquery) AS {rank}" for rank in ranks)
     # ts_rank of one token is a tenth of the sum of 1, 1/4, 1/9 and so on for each time the text holds it, over the limit of that
     # sum. Each operator is evaluated for every text that matches, so there are as few as possible.
-    found = ", ".join(
-        f"round(1 / (1.6449340668482264 - 16.4493406685 * ts_rank(log.words, %s::tsquery)) - 0.5) AS count_{n}"
+    score = " + ".join(
+        f"weight_{n} * (1 - norm / (norm + round(1 / (1.6449340668482264 - 16.4493406685 * rank_{n}) - 0.5)))"
         for n in numbers
     )
     weights = ", ".join(
@@ -141,19 +146,29 @@ def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool
         for n in numbers
         for count in ["%s" if not counts else f"texts_{n}"]
     )
-    counted = ", ".join(f"count(*) FILTER (WHERE count_{n} > 0) AS texts_{n}" for n in numbers)
-    score = " + ".join(f"weight_{n} * (count_{n} / (count_{n} + norm))" for n in numbers)
-    return f"""WITH found AS MATERIALIZED (
-            SELECT log.seq, log.scope, log.tokens AS length, {found} FROM log WHERE log.words @@ %s::tsquery AND {" AND ".join(conditions)}),
+    source = f"FROM log WHERE log.words @@ %s::tsquery AND {' AND '.join(conditions)}"
+    scored = f"{score} AS score FROM found, weighed, LATERAL (SELECT shortest + rate * length AS norm OFFSET 0) AS text ORDER BY score DESC"
+    if is_large:
+        found = f"SELECT log.scope, log.tokens AS length, {ranked}, array_agg(log.seq) AS seqs {source} GROUP BY log.scope, length, {', '.join(ranks)}"
+        counted = ", ".join(
+            f"coalesce(sum(cardinality(seqs)) FILTER (WHERE rank_{n} > 0), 0) AS texts_{n}" for n in numbers
+        )
+        best = f"""SELECT seq, scope, score FROM (SELECT scope, seqs, {scored} FETCH FIRST (%s) ROWS WITH TIES) AS alike, unnest(seqs) AS seq
+            ORDER BY score DESC, seq LIMIT %s"""  # noqa: S608 - only our own fragments, values are bound
+    else:
+        found = f"SELECT log.seq, log.scope, log.tokens AS length, {ranked} {source}"
+        counted = ", ".join(f"count(*) FILTER (WHERE rank_{n} > 0) AS texts_{n}" for n in numbers)
+        best = f"SELECT seq, scope, {scored}, seq LIMIT least(%s::bigint, %s::bigint)"
+    return f"""WITH found AS MATERIALIZED ({found}),
         corpus AS (SELECT coalesce(sum(CASE WHEN %s THEN texts ELSE past_texts END), 0)::float8 AS texts,
             coalesce(sum(CASE WHEN %s THEN tokens ELSE past_tokens END), 0)::float8 AS tokens
             FROM tally WHERE WITHIN_REACH(scope)),
         weighed AS MATERIALIZED (SELECT {weights}, {_K1 * (1 - _B)}::float8 AS shortest,
             {_K1 * _B}::float8 * greatest(texts, 1) / CASE WHEN tokens > 0 THEN tokens ELSE greatest(texts, 1) END AS rate
             FROM corpus{f", (SELECT {counted} FROM found) AS counted" if counts else ""}),
-        best AS (SELECT seq, scope, {score} AS score FROM found, weighed, LATERAL (SELECT shortest + rate * length AS norm OFFSET 0) AS text
-            ORDER BY score DESC, seq LIMIT %s)
-        SELECT log.seq, log.line, log.digest, best.score FROM best JOIN log ON log.seq = best.seq AND log.scope = best.scope"""  # noqa: S608 - only our own fragments, values are bound
+        best AS ({best})
+        SELECT entry.seq, entry.line, entry.digest, best.score FROM best CROSS JOIN LATERAL (
+            SELECT log.seq, log.line, log.digest FROM log WHERE log.seq = best.seq AND log.scope = best.scope OFFSET 0) AS entry"""  # noqa: S608 - likewise
 
 
 class CorpusStats(NamedTuple):

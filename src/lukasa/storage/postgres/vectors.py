@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import hypot, isnan
+from math import hypot
 from typing import Any
 
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.storage.postgres.connection import fetch_single_row
 from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.sql import SQL
+from lukasa.storage.reader import clamp_int64
 
 _EXACT_SEARCH_LIMIT = 20_000
 _MAX_LENGTH = 4_000
@@ -43,34 +44,60 @@ def find_nearest(
     if row is None:
         return []
     table, distance = f"vector_{int(row[0])}", f"(v.vector <=> %s::halfvec({len(vector)}))"
-    where = " AND ".join(conditions)
-    statement = f"SELECT v.seq, {distance} FROM {table} AS v JOIN log ON log.seq = v.seq AND log.scope = v.scope WHERE WITHIN_REACH(v.scope) AND {where}"  # noqa: S608 - only our own fragments, values are bound
+    source = f"{table} AS v JOIN log ON log.seq = v.seq AND log.scope = v.scope WHERE WITHIN_REACH(v.scope) AND {' AND '.join(conditions)}"
     query = format_vector(vector)
-    size = run(SQL["estimated_rows"], (table, table)).fetchone()
-    if limit is None or size is None or size[0] < _EXACT_SEARCH_LIMIT:
-        found = run(statement, (query, *values))
+    # A zero vector has no angle to any other; its cosine counts as zero.
+    scores = f"SELECT v.seq, coalesce(1 - nullif({distance}, 'NaN'), 0) AS score FROM {source}"  # noqa: S608 - only our own fragments, values are bound
+    if limit is None:
+        found = run(scores, (query, *values))
+    elif fetch_single_row(run(SQL["estimated_rows"], (table, table)))[0] < _EXACT_SEARCH_LIMIT:
+        best_chunks = (
+            f"SELECT seq, max(score) AS score FROM ({scores}) AS chunk GROUP BY seq ORDER BY score DESC, seq LIMIT %s"  # noqa: S608 - likewise
+        )
+        found = run(best_chunks, (query, *values, clamp_int64(limit)))
     else:
         run(
             "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', %s, true)",
             (str(min(1000, max(40, _OVERSAMPLING * limit))),),
         )
-        found = run(f"{statement} ORDER BY {distance} LIMIT %s", (query, *values, query, _OVERSAMPLING * limit))
+        found = run(f"{scores} ORDER BY {distance} LIMIT %s", (query, *values, query, _OVERSAMPLING * limit))
     best: dict[int, float] = {}
-    for seq, cosine_distance in found:
-        score = 0.0 if cosine_distance is None or isnan(cosine_distance) else 1.0 - float(cosine_distance)
-        best[seq] = max(score, best.get(seq, -2.0))
+    for seq, score in found.fetchall():
+        if seq not in best or score > best[seq]:
+            best[seq] = score
     return sorted(best.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
 
-def build_missing_vectors_clause(run: RunStatement, model: str) -> str:
-    """Build the clause that selects versions with a text and no vector of the model, of any length, scope by scope."""
+def build_missing_vectors_query(run: RunStatement, model: str) -> str:
+    """Build the statement that selects the first versions with a text and no vector of the model, of any length.
+
+    It goes from scope to scope and along the index of positions, because a join would read the whole log. Its values are
+    the last position and, twice, how many versions are wanted.
+    """
+    return f"""SELECT missing.seq, missing.line, missing.digest FROM {_newest_vectors(run, model)}
+        CROSS JOIN LATERAL ({_missing_after("known.seq", "log.seq, log.line, log.digest")} ORDER BY log.seq LIMIT %s) AS missing
+        WHERE WITHIN_REACH(present.scope) ORDER BY missing.seq LIMIT %s"""  # noqa: S608 - our own fragments, values are bound
+
+
+def build_missing_vectors_count(run: RunStatement, model: str) -> str:
+    """Build the statement that counts the same versions, scopes without any left out; its values are the last position, twice."""
+    return f"""SELECT coalesce(sum(missing.count), 0)::bigint FROM {_newest_vectors(run, model)}
+        CROSS JOIN LATERAL ({_missing_after("known.seq", "log.seq")} ORDER BY log.seq LIMIT 1) AS first
+        CROSS JOIN LATERAL ({_missing_after("first.seq - 1", "count(*)")}) AS missing
+        WHERE WITHIN_REACH(present.scope)"""  # noqa: S608 - our own fragments, values are bound
+
+
+def _newest_vectors(run: RunStatement, model: str) -> str:
+    """Build the clause that selects each scope and the position of its newest vector of the model."""
     numbers = [int(number) for (number,) in run(SQL["numbers_of_model"], (model,))]
     newest = [f"SELECT max(seq) FROM vector_{number} AS v WHERE v.scope = present.scope" for number in numbers]  # noqa: S608 - our own table names
-    known = " UNION ALL ".join(newest)
-    return f"""FROM (SELECT DISTINCT scope FROM tally) AS present
-        CROSS JOIN LATERAL (SELECT coalesce(max(seq), 0) AS seq FROM ({known or "SELECT 0::bigint"}) AS k (seq)) AS known
-        JOIN log ON log.scope = present.scope AND log.seq > known.seq AND log.tokens IS NOT NULL
-        WHERE WITHIN_REACH(present.scope) AND log.seq <= %s"""  # noqa: S608 - our own fragments, values are bound
+    return f"""(SELECT DISTINCT scope FROM tally) AS present
+        CROSS JOIN LATERAL (SELECT coalesce(max(seq), 0) AS seq FROM ({" UNION ALL ".join(newest) or "SELECT 0::bigint"}) AS k (seq)) AS known"""  # noqa: S608 - likewise
+
+
+def _missing_after(position: str, columns: str) -> str:
+    return f"""SELECT {columns} FROM log
+            WHERE log.scope = present.scope AND log.seq > {position} AND log.seq <= %s AND log.tokens IS NOT NULL"""  # noqa: S608 - our own fragments
 
 
 def put_vectors(database: Database, model: str, vectors: Iterable[VectorRow]) -> None:

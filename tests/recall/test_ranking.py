@@ -126,6 +126,23 @@ def test_a_near_answer_is_no_less_near_because_of_the_question_before_it():
     assert 0.0 < values[3] < 1.0
 
 
+def test_a_word_with_another_suffix_matches_like_the_word_of_the_question():
+    (therapist,) = talk(("Amara", "My therapist moved to the old mill."), session="s1")
+    (bakery,) = talk(("Amara", "The bakery moved to the new station."), session="s2", start=1)
+    best, other = ask("Where is the therapy of Amara?", [therapist, bakery])
+    assert best.candidate is therapist
+    assert value(best, "words") > value(other, "words") == 0
+
+
+def test_a_name_matches_no_other_name_that_begins_alike():
+    (other,) = talk(("Bela", "Marian sold the blue boat."), session="s1")
+    (named,) = talk(("Bela", "Maria sold the blue boat."), session="s2", start=1)
+    question = parse_question("Did Maria sell the blue boat?", speakers={"Maria", "Marian", "Bela"})
+    hits = rank_candidates(question, [other, named], corpus_of([other.text, named.text]))
+    words = {hit.candidate.seq: value(hit, "words") for hit in hits}
+    assert words[named.seq] > words[other.seq]
+
+
 def test_meaning_ranks_candidates_whose_words_do_not_match():
     near = RecallCandidate(seq=1, text="The pup needs a vet.", cosine=0.8)
     far = RecallCandidate(seq=2, text="The tap needs a washer.", cosine=0.1)

@@ -11,6 +11,7 @@ from lukasa.recall.signals import MAX_PART_LENGTH, MAX_WHOLE_LENGTH, lead_passag
 from lukasa.text.stopwords import STOP_WORDS_EXCEPT_NEGATIONS
 from lukasa.text.terms import (
     extract_keywords,
+    find_related_offsets,
     find_term_offsets,
     fold_text,
     is_prefix_term,
@@ -35,6 +36,44 @@ def test_a_term_is_found_wherever_the_text_index_finds_it(words, separator, aske
     text = separator.join(words)
     (term,) = tokenize_text(asked)
     assert len(find_term_offsets(fold_text(text), term)) == tokenize_text(text).count(term)
+
+
+FAMILIES = (
+    "health healthy healthier",
+    "friend friendship friends",
+    "create creation created",
+    "write writer writing",
+    "therapy therapist therapies",
+)
+RELATIVES = st.sampled_from([*" ".join(FAMILIES).split(), "car", "caramel", "show", "shower", "crest", "the", "42"])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_words_that_differ_in_a_suffix_are_found_by_each_other(family):
+    for word in family.split():
+        assert len(find_related_offsets(family, stem_word(word))) == len(family.split())
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"), [("car", "caramel"), ("show", "shower"), ("store", "story"), ("planet", "planning"), ("1", "10")]
+)
+def test_words_that_only_begin_alike_are_not_related(asked, text):
+    assert not find_related_offsets(text, stem_word(asked))
+
+
+@given(RELATIVES, RELATIVES)
+def test_the_relation_of_two_words_has_no_direction(one, other):
+    assert bool(find_related_offsets(one, stem_word(other))) == bool(find_related_offsets(other, stem_word(one)))
+
+
+@given(st.lists(WORDS | RELATIVES, min_size=1, max_size=20), WORDS | RELATIVES)
+def test_related_words_are_found_word_by_word_and_the_term_is_one_of_them(words, asked):
+    (term,) = tokenize_text(asked)
+    folded = [fold_text(word) for word in words]
+    found = find_related_offsets(" ".join(folded), term)
+    starts = [sum(len(word) + 1 for word in folded[:place]) for place in range(len(folded))]
+    assert found == [start for start, word in zip(starts, folded, strict=True) if find_related_offsets(word, term)]
+    assert set(find_term_offsets(" ".join(folded), term)) <= set(found)
 
 
 def test_keywords_leave_out_stop_words():

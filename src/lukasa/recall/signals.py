@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion, QuestionKind, TimeOrder, asks_for_several
 from lukasa.text.dates import find_periods
 from lukasa.text.patterns import compile_on_use
-from lukasa.text.terms import find_term_offsets, fold_text
+from lukasa.text.terms import find_related_offsets, find_term_offsets, fold_text
 
 Values = NDArray[np.float64]
 
@@ -184,7 +184,11 @@ class TermMatches:
 
     @classmethod
     def from_texts(
-        cls, candidate_texts: Sequence[str], adjacent_texts: Sequence[str], terms: Sequence[str]
+        cls,
+        candidate_texts: Sequence[str],
+        adjacent_texts: Sequence[str],
+        terms: Sequence[str],
+        find_offsets: Callable[[str, str], list[int]] = find_term_offsets,
     ) -> TermMatches:
         """Search whole candidate texts, and the lead passages of texts that are only adjacent to one.
 
@@ -213,7 +217,7 @@ class TermMatches:
         in_text = np.zeros((len(searched), len(terms)))
         term_offsets: dict[int, list[tuple[int, int]]] = {}
         for index, term in enumerate(terms):
-            offsets = np.array(find_term_offsets(joined, term), dtype=np.int64)
+            offsets = np.array(find_offsets(joined, term), dtype=np.int64)
             rows = np.searchsorted(starts, offsets, side="right") - 1
             in_text[rows, index] = 1.0
             in_lead[:, index] = np.bincount(rows[offsets < lead_ends[rows]], minlength=len(searched))
@@ -270,7 +274,12 @@ class RankingEvidence:
         adjacent = [
             text for candidate in self.candidates for text in (candidate.before, candidate.after) if text is not None
         ]
-        return TermMatches.from_texts(texts, adjacent, self.question.terms)
+        names = self.question.names
+
+        def find_offsets(text: str, term: str) -> list[int]:
+            return find_term_offsets(text, term) if term in names else find_related_offsets(text, term)
+
+        return TermMatches.from_texts(texts, adjacent, self.question.terms, find_offsets)
 
     @cached_property
     def features(self) -> list[TextFeatures]:

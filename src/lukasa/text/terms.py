@@ -76,6 +76,12 @@ _APOSTROPHE = compile_on_use(r"['’]")
 _MAX_TERM_LENGTH = 60
 _MAX_PAIRED_WORDS = 12
 _MAX_CACHED_LENGTH = 2_000
+_MIN_ROOT_LENGTH = 5  # a shorter root begins words of other meanings: car, caramel; show, shower
+_SUFFIXES = frozenset({
+    "r", "st", "n", "er", "or", "est", "ier", "iest", "ist", "ian", "ship", "hood", "ment", "less", "ion", "en", "i", "y",
+    "ic", "al", "at",
+})  # fmt: skip  # the stemmer leaves them on some words
+_CHANGING_ENDS = "iey"  # therapy, therapist
 _KEY_OFFSET = 2**31  # a key is a signed number of 32 bits, which every database has
 _SPACED_WORD = compile_on_use(r"[^\W_]+(?:['’][^\W_]+)*")
 _UNSPACED_SCRIPT = compile_on_use(
@@ -284,6 +290,45 @@ def find_term_offsets(folded_text: str, term: str) -> list[int]:
                 offsets.append(start)
         start = folded_text.find(prefix, end)
     return offsets
+
+
+def find_related_offsets(folded_text: str, term: str) -> list[int]:
+    """Return the offsets of a term and of words that differ from it in a suffix: health, healthy, healthier."""
+    prefix = _related_prefix(term)
+    if not prefix:
+        return find_term_offsets(folded_text, term)
+    offsets: list[int] = []
+    start = folded_text.find(prefix)
+    while start >= 0:
+        end = start + len(prefix)
+        if start == 0 or not _is_spaced_letter(folded_text[start - 1]):
+            end = _find_word_end(folded_text, end)
+            if _is_related(folded_text[start:end], term):
+                offsets.append(start)
+        start = folded_text.find(prefix, end)
+    return offsets
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_related(word: str, term: str) -> bool:
+    short, long = sorted((stem_word(word), term), key=len)
+    roots = (short, short[:-1]) if short[-1:] in _CHANGING_ENDS else (short,)
+    return short == long or any(
+        len(root) >= _MIN_ROOT_LENGTH and long.startswith(root) and long[len(root) :] in _SUFFIXES for root in roots
+    )
+
+
+@lru_cache(maxsize=1 << 13)
+def _related_prefix(term: str) -> str:
+    """Return what the words related to a term begin with; empty if there are none but its own."""
+    if len(term) < _MIN_ROOT_LENGTH or not (term.isascii() and term.isalpha()):
+        return ""
+    roots = [
+        length
+        for suffix in _SUFFIXES
+        if (length := len(term) - len(suffix)) >= _MIN_ROOT_LENGTH and term.endswith(suffix)
+    ]
+    return term[: min(roots, default=len(term)) - 1]  # a stem may differ from its words in the last letter
 
 
 def _is_spaced_letter(character: str) -> bool:

@@ -309,7 +309,7 @@ def find_related_offsets(folded_text: str, term: str) -> list[int]:
     return offsets
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)
 def _is_related(word: str, term: str) -> bool:
     short, long = sorted((stem_word(word), term), key=len)
     roots = (short, short[:-1]) if short[-1:] in _CHANGING_ENDS else (short,)

@@ -433,7 +433,7 @@ class RankingEvidence:
             (index, before)
             for index, candidate in enumerate(self.candidates)
             if (before := candidate.before)
-            and ("?" in before or asks_something(before))
+            and ("?" in before or (not before.isascii() and asks_something(before)))
             and len(candidate.text) + len(before) <= _MAX_WINDOW_LENGTH
         ]
         total = float(self.asked_weights.sum())

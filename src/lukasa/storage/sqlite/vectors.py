@@ -33,7 +33,6 @@ _USUAL_LENGTH = 384
 _MIN_CAPACITY = 1_024
 _POSITIONS_IN_BLOCK, _MAX_POSITIONS_IN_BLOCK = 4_096, 32_768
 _BLOCK_SIZE = 16_384
-_WORDS_IN_BYTE = 3  # the differing bits of so many words fit into one byte
 _MAX_SCANNED, _MAX_REFINED = 25_000, 100_000
 _SAMPLE_STEP = 8  # one distance of so many is counted to find the limit for the nearest, in a large store
 _SAMPLED_SIZE = 500_000
@@ -440,7 +439,8 @@ class SketchArray(NamedTuple):
 
         A vector from memory counts only if the text index, which is small, still has the text at its position.
         """
-        wanted = np.unique(self.seqs[self._find_nearest_indexes(vector, count)[:read]])  # in order: fewer page reads
+        wanted = np.sort(self.seqs[self._find_nearest_indexes(vector, count)[:read]])  # in order: fewer page reads
+        wanted = wanted[np.diff(wanted, prepend=-1) > 0]
         known, stored = wanted[:0], np.zeros((0, len(vector)), dtype=np.float32)
         if self.vectors is not None:
             indexes = np.searchsorted(self.seqs, wanted)
@@ -467,19 +467,14 @@ class SketchArray(NamedTuple):
         """Count the differing signs of each sketch, block by block so that the work stays in the CPU cache."""
         distances = np.zeros(len(self.seqs), dtype=np.uint16)
         differing = np.empty(_BLOCK_SIZE, dtype=np.uint64)
-        counts = np.empty((2, _BLOCK_SIZE), dtype=np.uint8)
-        pairs = list(zip(self.words, sketch, strict=True))
+        counts = np.empty(_BLOCK_SIZE, dtype=np.uint8)
         for start in range(0, len(distances), _BLOCK_SIZE):
             block = distances[start : start + _BLOCK_SIZE]
             size = len(block)
-            total, count = counts[:, :size]
-            for first in range(0, len(pairs), _WORDS_IN_BYTE):
-                for number, (words, query_word) in enumerate(pairs[first : first + _WORDS_IN_BYTE]):
-                    np.bitwise_xor(words[start : start + size], query_word, out=differing[:size])
-                    np.bitwise_count(differing[:size], out=count if number else total)
-                    if number:
-                        np.add(total, count, out=total)
-                np.add(block, total, out=block)
+            for words, query_word in zip(self.words, sketch, strict=True):
+                np.bitwise_xor(words[start : start + size], query_word, out=differing[:size])
+                np.bitwise_count(differing[:size], out=counts[:size])
+                np.add(block, counts[:size], out=block)
         return distances
 
     def _estimate_similarity(self, chosen: NDArray[np.intp], vector: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -489,8 +484,8 @@ class SketchArray(NamedTuple):
         numbers[: len(vector)] = vector
         by_byte = np.einsum("ij,kj->ki", _BITS_OF_BYTE, numbers.reshape(-1, 8))
         agreement = np.zeros(len(chosen), dtype=np.float32)
-        for byte, sums in zip(signs.T, by_byte, strict=True):
-            agreement += sums[byte]
+        for byte, sums in zip(signs.T.astype(np.intp), by_byte, strict=True):
+            agreement += sums.take(byte)
         return agreement
 
 

@@ -173,7 +173,7 @@ def rank_candidates(
     )
     hits: list[RankedCandidate] = list(map(tuple.__new__, repeat(RankedCandidate), zip(*columns, strict=False)))
     best_hits = hits[:_REPETITION_DEPTH]
-    first_words = [first_content_word(hit.candidate.text) for hit in best_hits]
+    first_words = [_first_word(hit.candidate.text) for hit in best_hits]
     texts_with_first = Counter(first_words)
     seq_by_content: dict[str, int] = {}
     ranked: list[RankedCandidate] = []
@@ -190,7 +190,10 @@ def rank_candidates(
     return [*ranked, *hits[_REPETITION_DEPTH:], *repeated][:k]
 
 
-@lru_cache(maxsize=1 << 12)
+_first_word = lru_cache(maxsize=1 << 11)(first_content_word)
+
+
+@lru_cache(maxsize=1 << 11)
 def _content_key(text: str, speaker: str) -> str:
     """Return the content words of a short text in order, or the whole of a long one.
 

@@ -5,12 +5,13 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lukasa.recall import WEIGHTS, CorpusStatistics, RecallCandidate, parse_question, rank_candidates
-from lukasa.recall.signals import _extract_features
+from lukasa.recall.signals import FeatureCache, compute_features
 from lukasa.text.terms import tokenize_text
 
 
@@ -524,18 +525,27 @@ def test_of_turns_next_to_each_other_one_is_enough_for_a_question_that_asks_for_
     assert not any(value(hit, "adjacent") for hit in ask("Which hobby do I have?", turns))
 
 
-PIECES = "I My my we We our Your you Yours Al Bo Ida Ann x, e m. Imy _I you_ 7 é"
+PIECES = "I My my we We our Your you Yours Al Bo Ida Ann x, e m. Imy _I you_ ourr 7 é ?"
+TEXTS = st.lists(st.lists(st.sampled_from(PIECES.split()), max_size=12).map(" ".join), max_size=6)
 
 
-@given(st.lists(st.sampled_from(PIECES.split()), max_size=12))
-def test_text_features_count_persons_and_names(words):
-    text = " ".join(words)
-    features = _extract_features(text)
-    first, second = re.findall(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b", text), re.findall(r"\b[Yy]ou(?:rs?)?\b", text)
-    names = len(re.findall("[a-z,] [A-Z][a-z]", text)) + ("7" in text)
-    assert features.personal == min(1.0, len(first) / 3)
-    assert features.about_speaker == (len(first) + 1) / (len(first) + len(second) + 1.5)
-    assert features.specific == min(1.0, names / 2)
+@given(TEXTS)
+def test_text_features_count_persons_and_names(texts):
+    features = compute_features(texts)
+    for index, text in enumerate(texts):
+        first, second = re.findall(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b", text), re.findall(r"\b[Yy]ou(?:rs?)?\b", text)
+        names = len(re.findall("[a-z,] [A-Z][a-z]", text)) + ("7" in text)
+        assert features.personal[index] == min(1.0, len(first) / 3)
+        assert features.about_speaker[index] == (len(first) + 1) / (len(first) + len(second) + 1.5)
+        assert features.specific[index] == min(1.0, names / 2)
+        assert (features.question_share[index] > 0) == bool(re.search(r"[^.? ] \?", text))
+
+
+@given(st.lists(TEXTS, max_size=5))
+def test_cached_text_features_are_those_of_the_text(lists_of_texts):
+    cache = FeatureCache(size=8)
+    for texts in lists_of_texts:
+        assert np.array_equal(cache.get(texts), compute_features(texts))
 
 
 def test_a_question_about_a_time_prefers_a_text_that_names_one():

@@ -351,3 +351,36 @@ def test_vectors_that_were_read_before_are_found_while_their_texts_are_current(e
     assert search(engine, asked.tolist()) == by_nearness[1:4]
     engine.put_vectors("m", [(found[1], 0, (-asked).tolist())])
     assert search(engine, asked.tolist()) == by_nearness[2:5]
+
+
+@pytest.mark.requirement("RCL-1")
+@pytest.mark.parametrize("count", [300, MANY])
+def test_the_store_is_asked_again_which_positions_are_current_once_it_has_changed(engine, count):
+    seqs, vectors = write_texts(engine, count), clustered_vectors(7, count)
+    engine.put_vectors("m", [(seq, 0, vector) for seq, vector in zip(seqs, vectors.tolist(), strict=True)])
+    asked = vectors[100]
+    by_nearness = [seqs[at] for at in np.argsort(-(vectors @ asked))]
+    statements: list[str] = []
+
+    def search_sharing():
+        statements.clear()
+        with engine.snapshot(FULL_REACH) as reader:
+            reader.shares_records = True
+            reader.tally()
+            reader._db.trace_v2(1, lambda event: statements.append(event["sql"]))
+            found = [match.record for match in reader.match_vector("m", asked.tolist(), Query(limit=3))]
+            cosines = reader.cosines("m", asked.tolist(), [record.seq for record in found])
+            reader._db.trace_v2(0)
+        assert cosines == pytest.approx(
+            {record.seq: vectors[seqs.index(record.seq)] @ asked for record in found}, abs=0.01
+        )
+        return found
+
+    search_sharing()  # reads the vectors
+    search_sharing()  # asks which of them are current
+    first, *_ = found = search_sharing()
+    assert [record.seq for record in found] == by_nearness[:3]
+    assert not [statement for statement in statements if "log" in statement or "words_docsize" in statement]
+    with lukasa.open(engine.path, embedder="hash") as memory:
+        memory.journal.delete(first.key)
+    assert [record.seq for record in search_sharing()] == by_nearness[1:4]

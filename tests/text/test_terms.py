@@ -13,6 +13,7 @@ from lukasa.text.terms import (
     extract_keywords,
     find_related_offsets,
     find_term_offsets,
+    first_content_word,
     fold_text,
     is_prefix_term,
     list_content_words,
@@ -188,3 +189,8 @@ def test_keywords_of_scripts_without_spaces_are_their_windows(question, keywords
 def test_content_words_have_no_ending_after_an_apostrophe(text):
     words = [re.split("['’]", word)[0] for word in re.findall(r"[^\W_]+(?:['’][^\W_]+)*", fold_text(text))]
     assert list_content_words(text) == tuple(word for word in words if word not in STOP_WORDS_EXCEPT_NEGATIONS)
+
+
+@given(st.text(alphabet="aint'’- nodsüthe.会_", max_size=60))
+def test_the_first_content_word_is_the_first_of_all(text):
+    assert first_content_word(text) == next(iter(list_content_words(text)), "")

@@ -11,6 +11,7 @@ not supersede another, and what an assistant says supersedes only with an expres
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -40,7 +41,7 @@ from lukasa.recall.signals import (
 )
 from lukasa.record import Key, Record
 from lukasa.text.statements import Statement, parse_statements, statement_changes
-from lukasa.text.terms import fold_text, list_content_words
+from lukasa.text.terms import first_content_word, fold_text, list_content_words
 
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
@@ -96,7 +97,8 @@ class RankedCandidate(NamedTuple):
 
     candidate: RecallCandidate
     score: float
-    values: tuple[float, ...]
+    packed_values: bytes
+    """The values of the signals, eight bytes each: there are hundreds of hits, and few callers look at the values."""
     weights: Mapping[str, float]
     """The name and weight of each value, in the same order."""
     repeats: int | None = None
@@ -105,6 +107,11 @@ class RankedCandidate(NamedTuple):
     """Whether it was moved down because its author's share of the answer was full."""
     relevance: float = 1.0
     """How likely the record is about the question, between 0 and 1."""
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The values of the signals."""
+        return tuple(memoryview(self.packed_values).cast("d"))
 
     @property
     def signals(self) -> tuple[RankingSignal, ...]:
@@ -151,26 +158,31 @@ def rank_candidates(
     if weights.get("adjacent"):
         values["adjacent"] = adjacent(evidence, scores)
         scores = scores + weights["adjacent"] * values["adjacent"]
-    table = list(zip(*(value.tolist() for value in values.values()), strict=True)) or [()] * len(ordered)
-    relevance = compute_relevance(evidence, cosine_range).tolist()
+    relevance = compute_relevance(evidence, cosine_range)
     used_weights = MappingProxyType({name: weights[name] for name in values})
-    best = np.argsort(-scores, kind="stable").tolist()
+    best = np.argsort(-scores, kind="stable")
+    packed, size = np.array(list(values.values()))[:, best].tobytes("F") if values else b"", 8 * len(values)
     columns: Any = (
-        [ordered[index] for index in best],
+        [ordered[index] for index in best.tolist()],
         scores[best].tolist(),
-        [table[index] for index in best],
+        [packed[index * size : (index + 1) * size] for index in range(len(ordered))],
         repeat(used_weights),
         repeat(None),
         repeat(False),
-        [relevance[index] for index in best],
+        relevance[best].tolist(),
     )
     hits: list[RankedCandidate] = list(map(tuple.__new__, repeat(RankedCandidate), zip(*columns, strict=False)))
+    best_hits = hits[:_REPETITION_DEPTH]
+    first_words = [_first_word(hit.candidate.text) for hit in best_hits]
+    texts_with_first = Counter(first_words)
     seq_by_content: dict[str, int] = {}
     ranked: list[RankedCandidate] = []
     repeated: list[RankedCandidate] = []
-    for hit in hits[:_REPETITION_DEPTH]:
+    for hit, word in zip(best_hits, first_words, strict=True):
         candidate = hit.candidate
-        first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.name), candidate.seq)
+        first_seq = candidate.seq
+        if texts_with_first[word] > 1:  # the others have other content words
+            first_seq = seq_by_content.setdefault(_content_key(candidate.text, candidate.name), candidate.seq)
         if first_seq == candidate.seq:
             ranked.append(hit)
         else:
@@ -178,7 +190,10 @@ def rank_candidates(
     return [*ranked, *hits[_REPETITION_DEPTH:], *repeated][:k]
 
 
-@lru_cache(maxsize=1 << 13)
+_first_word = lru_cache(maxsize=1 << 11)(first_content_word)
+
+
+@lru_cache(maxsize=1 << 11)
 def _content_key(text: str, speaker: str) -> str:
     """Return the content words of a short text in order, or the whole of a long one.
 
@@ -188,15 +203,19 @@ def _content_key(text: str, speaker: str) -> str:
     return "\0".join((speaker if not words or speaks_of_self(text) else "", *(words or (fold_text(text).strip(),))))
 
 
+def _pack_values(values: Sequence[float]) -> bytes:
+    return np.array(values, dtype=np.float64).tobytes()
+
+
 def with_trust(hit: RankedCandidate, trust: float) -> RankedCandidate:
     """Return the hit with another trust and the score that follows from it."""
     names = list(hit.weights)
     if "trust" not in names or trust == hit.candidate.trust:
         return hit
-    index = names.index("trust")
-    values = (*hit.values[:index], trust, *hit.values[index + 1 :])
-    score = hit.score + hit.weights["trust"] * (trust - hit.values[index])
-    return hit._replace(candidate=hit.candidate._replace(trust=trust), values=values, score=score)
+    values = list(hit.values)
+    score = hit.score + hit.weights["trust"] * (trust - values[names.index("trust")])
+    values[names.index("trust")] = trust
+    return hit._replace(candidate=hit.candidate._replace(trust=trust), packed_values=_pack_values(values), score=score)
 
 
 def with_reranker_scores(hits: Sequence[RankedCandidate], scores: Sequence[float]) -> list[RankedCandidate]:
@@ -204,7 +223,7 @@ def with_reranker_scores(hits: Sequence[RankedCandidate], scores: Sequence[float
     best = [
         hit._replace(
             score=hit.score + RERANKER_WEIGHT * score,
-            values=(*hit.values, score),
+            packed_values=_pack_values((*hit.values, score)),
             weights=MappingProxyType({**hit.weights, "reranker": RERANKER_WEIGHT}),
         )
         for hit, score in zip(hits, scores, strict=False)
@@ -253,13 +272,9 @@ def cap_author_share(
     ]
 
 
-class _DatedHit(NamedTuple):
-    """A hit with its statements and the stems in them; hits are sorted by time."""
+class _StatementGroups(NamedTuple):
+    """The statements of a text and the stems in them."""
 
-    moment: datetime
-    seq: int
-    record: Record
-    trust: float
     statements: tuple[Statement, ...]
     changing: tuple[Statement, ...]
     """Statements that may change an earlier one: with a word of change, a value or a negation."""
@@ -268,24 +283,31 @@ class _DatedHit(NamedTuple):
     negated: tuple[Statement, ...]
     stems: frozenset[str]
 
-    @classmethod
-    def from_hit(cls, hit: RankedCandidate, record: Record) -> _DatedHit:
-        statements = parse_statements(hit.candidate.text, record.speaker)
-        says: Sequence[Statement] = statements
-        if record.speaker.lower() in ASSISTANT_ROLES:
-            says = [statement for statement in statements if statement.says_now or statement.replaces]
-        changing = [bool(each.changes or each.values or each.negated) for each in says]
-        return cls(
-            affirmed_at(record),
-            record.seq,
-            record,
-            hit.candidate.trust,
-            statements,
-            tuple(compress(says, changing)),
-            tuple(compress(says, map(not_, changing))),
-            tuple([each for each in statements if each.negated]),
-            frozenset().union(*(statement.stems for statement in statements)),
-        )
+
+@lru_cache(maxsize=1 << 11)
+def _group_statements(text: str, speaker: str) -> _StatementGroups:
+    statements = parse_statements(text, speaker)
+    says: Sequence[Statement] = statements
+    if speaker.lower() in ASSISTANT_ROLES:
+        says = [statement for statement in statements if statement.says_now or statement.replaces]
+    changing = [bool(each.changes or each.values or each.negated) for each in says]
+    return _StatementGroups(
+        statements,
+        tuple(compress(says, changing)),
+        tuple(compress(says, map(not_, changing))),
+        tuple([each for each in statements if each.negated]),
+        frozenset().union(*(statement.stems for statement in statements)),
+    )
+
+
+class _DatedHit(NamedTuple):
+    """A hit with its statements; hits are sorted by time."""
+
+    moment: datetime
+    seq: int
+    record: Record
+    trust: float
+    groups: _StatementGroups
 
 
 def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Record], k: int) -> dict[int, int]:
@@ -295,16 +317,18 @@ def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Recor
     for hit in hits[: min(max(k, MIN_COMPARED), MAX_COMPARED)]:
         if hit.repeats is None:
             record = records[hit.candidate.seq]
-            dated.append(_DatedHit.from_hit(hit, record))
+            groups = _group_statements(hit.candidate.text, record.speaker)
+            dated.append(_DatedHit(affirmed_at(record), record.seq, record, hit.candidate.trust, groups))
             linked.update((record.key, link.to) for link in record.links if link.relation == "supersedes")
             linked.update((link.to, record.key) for link in record.links if link.relation == "superseded_by")
     dated.sort(key=itemgetter(0, 1))
     newest: dict[int, int] = {}
     for index in range(len(dated) - 2, -1, -1):  # from the newest to the oldest, so that chains end at their newest
         older = dated[index]
+        shares_no_stem = older.groups.stems.isdisjoint
         for newer in reversed(dated[index + 1 :]):
             if newer.trust >= older.trust - _MAX_TRUST_GAP and (
-                (not newer.stems.isdisjoint(older.stems) and _says_otherwise(newer, older))
+                (not shares_no_stem(newer.groups.stems) and _says_otherwise(newer.groups, older.groups))
                 or (linked and (newer.record.key, older.record.key) in linked)
             ):
                 newest[older.seq] = newest.get(newer.seq, newer.seq)
@@ -317,7 +341,7 @@ def affirmed_at(record: Record) -> datetime:
     return last_affirmed_at(record) if CONFIRMED_AT in record.body else record.moment
 
 
-def _says_otherwise(newer: _DatedHit, older: _DatedHit) -> bool:
+def _says_otherwise(newer: _StatementGroups, older: _StatementGroups) -> bool:
     for statements, earlier in ((newer.changing, older.statements), (newer.others, older.negated)):
         for after in statements:
             for before in earlier:

@@ -560,13 +560,15 @@ def _build_candidates(found: _FoundRecords, source_trust: SourceTrust) -> list[R
     seqs, records = list(found.records), list(found.records.values())
     adjacent = [found.adjacent_turns.get(seq, _NO_ADJACENT_TURNS) for seq in seqs]
     befores = [texts.get(before) for before, _ in adjacent]
+    by_labels = {record.labels: record for record in records}  # the turns of a session share theirs
+    session_by_labels = {labels: record.label("session") for labels, record in by_labels.items()}
     columns: dict[str, Sequence[Any]] = {
         "seq": seqs,
         "text": [texts[seq] for seq in seqs],
         "author": [record.author for record in records],
-        "speaker": [record.speaker for record in records],
+        "speaker": [record.speaker if record.body else record.author for record in records],
         "moment": [record.happened_at or record.recorded_at for record in records],
-        "session": [record.label("session") for record in records],
+        "session": [session_by_labels[record.labels] for record in records],
         "before": befores,
         "after": [texts.get(after) for _, after in adjacent],
         "cosine": [cosines.get(seq) for seq in seqs],
@@ -574,7 +576,7 @@ def _build_candidates(found: _FoundRecords, source_trust: SourceTrust) -> list[R
         "trust": source_trust.trust_signals(records),
         "links": [links.get(seq, no_links) for seq in seqs],
         "asked_cosine": [
-            cosines.get(before) if text and ("?" in text or asks_something(text)) else None
+            cosines.get(before) if text and ("?" in text or (not text.isascii() and asks_something(text))) else None
             for (before, _), text in zip(adjacent, befores, strict=True)
         ],
     }

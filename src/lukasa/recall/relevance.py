@@ -74,24 +74,19 @@ def compute_relevance(evidence: RankingEvidence, cosine_range: tuple[float, floa
         total += _TIME * evidence.time_scores
     if question.names:
         is_name = np.array([float(term in question.names) for term in question.terms])
-        mentions = (evidence.presence @ is_name).tolist()
-        concerns = np.array(  # by the person named, or about them: it names them and does not speak of its author
-            [
-                candidate.name in question.subject or (mentioned and not speaks_of_self(candidate.text))
-                for candidate, mentioned in zip(candidates, mentions, strict=True)
-            ],
-            dtype=np.bool_,
-        )
+        is_by_person = np.array([candidate.name in question.subject for candidate in candidates])
+        is_mentioned = evidence.presence @ is_name > 0
+        concerns = (
+            is_by_person.copy()
+        )  # by the person named, or about them: it names them and does not speak of its author
+        for index in np.flatnonzero(is_mentioned & ~is_by_person).tolist():
+            concerns[index] = not speaks_of_self(candidates[index].text)
         total += _PERSON * concerns
         if concerns.any() and not concerns.all():
             is_dialogue = len({candidate.name for candidate in candidates}) == 2
-            share = np.array(  # how much each text is about the person named
-                [
-                    text.about_speaker
-                    if candidate.name in question.subject
-                    else (1 - text.about_speaker) * (is_dialogue or mentioned > 0)
-                    for candidate, text, mentioned in zip(candidates, evidence.features, mentions, strict=True)
-                ]
+            about_speaker = evidence.features.about_speaker
+            share = np.where(  # how much each text is about the person named
+                is_by_person, about_speaker, (1 - about_speaker) * (is_mentioned | is_dialogue)
             )
             strength = nearness + covered
             gap = _mean_of_best(strength * share) - _mean_of_best(strength * (1 - share))

@@ -10,12 +10,14 @@ the text are found by their words (see ``coverage``).
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cache, cached_property, lru_cache
+from itertools import compress
 from math import log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,20 +69,29 @@ _SECOND_PERSON = compile_on_use(r"[Yy](?<=\b[Yy])ou(?:rs?)?\b")
 _SENTENCE = compile_on_use(r"[^.!?\n]+[.!?]*")
 _NAME = compile_on_use(r" (?<=[a-z,] )[A-Z][a-z](?: [A-Z][a-z])?")  # "Al Bo" is one name
 _DIGIT = compile_on_use(r"\d")
+_WORD, _LOWER, _UPPER, _NUMERAL, _PRONOUN, _BEFORE_NAME = (1 << bit for bit in range(6))
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_CLASSES = {
+    _WORD: f"{_LETTERS}{_LETTERS.upper()}0123456789_",
+    _LOWER: _LETTERS,
+    _UPPER: _LETTERS.upper(),
+    _NUMERAL: "0123456789",
+    _PRONOUN: "IMWOmwoYy",
+    _BEFORE_NAME: f"{_LETTERS},",
+}
+_CLASSES_OF_BYTE = bytes(sum(bit for bit, letters in _CLASSES.items() if chr(byte) in letters) for byte in range(256))
 
 
 class TextFeatures(NamedTuple):
-    """Features of a text that do not depend on the question; each lies between 0 and 1."""
+    """Features of texts that do not depend on the question, one value per text; each lies between 0 and 1."""
 
-    personal: float
+    personal: Values
     """How much the author speaks of themselves."""
-    question_share: float
+    question_share: Values
     """The share of the text that is brief questions."""
-    specific: float
+    specific: Values
     """How many names and numbers the text has; 1 from two on."""
-    states_rule: bool
-    """Whether it states a standing rule."""
-    about_speaker: float
+    about_speaker: Values
     """How much it is about who says it rather than about who is spoken to: "I" against "you"; two thirds without either."""
 
 
@@ -147,23 +158,111 @@ def speaks_of_self(text: str) -> bool:
     return _FIRST_PERSON.search(text) is not None
 
 
+def _question_share(passage: str) -> float:
+    """Return the share of a text that is brief questions."""
+    sentences = [sentence for found in _SENTENCE.findall(passage) if (sentence := found.strip())]
+    brief = (len(text) for text in sentences if text.endswith("?") and len(text) <= _MAX_BRIEF_LENGTH)
+    return sum(brief) / (sum(map(len, sentences)) or 1)
+
+
 @lru_cache(maxsize=1 << 13)
-def _extract_features(passage: str) -> TextFeatures:
-    question_share = 0.0
-    if "?" in passage:
-        sentences = [sentence for found in _SENTENCE.findall(passage) if (sentence := found.strip())]
-        brief = (len(text) for text in sentences if text.endswith("?") and len(text) <= _MAX_BRIEF_LENGTH)
-        question_share = sum(brief) / (sum(map(len, sentences)) or 1)
-    first_person, lowered = len(_FIRST_PERSON.findall(passage)), passage.lower()
-    return TextFeatures(
-        personal=min(1.0, first_person / 3),
-        question_share=question_share,
-        specific=min(1.0, (len(_NAME.findall(passage)) + (_DIGIT.search(passage) is not None)) / 2),
-        states_rule=any(hint in lowered for hint in _RULE_HINTS) and _RULE.search(passage) is not None,
-        about_speaker=(first_person + 1) / (first_person + len(_SECOND_PERSON.findall(passage)) + 1.5),
+def _states_rule(passage: str) -> bool:
+    """Return whether a text states a standing rule."""
+    lowered = passage.lower()
+    for hint in _RULE_HINTS:
+        if hint in lowered:
+            return _RULE.search(passage) is not None
+    return False
+
+
+def _count_mentions(passage: str) -> tuple[int, int, int, bool]:
+    """Count the words of the first and the second person and the names in a text, and tell whether it has a digit."""
+    return (
+        len(_FIRST_PERSON.findall(passage)),
+        len(_SECOND_PERSON.findall(passage)),
+        len(_NAME.findall(passage)),
+        _DIGIT.search(passage) is not None,
     )
 
 
+def _count_mentions_together(passages: Sequence[str]) -> tuple[NDArray[Any], ...]:
+    """Return what ``_count_mentions`` does for many ASCII texts at once: all are joined, and searched byte by byte."""
+    joined = "\n".join(("", *passages, *[""] * 6)).encode()  # a search looks one byte back and up to five ahead
+    data = np.frombuffer(joined, np.uint8)
+    classes = np.frombuffer(joined.translate(_CLASSES_OF_BYTE), np.uint8)
+    ends = np.cumsum(np.fromiter(map(len, passages), np.int64, len(passages)) + 1)
+
+    def count_by_text(offsets: NDArray[np.intp]) -> NDArray[np.intp]:
+        return np.bincount(np.searchsorted(ends, offsets), minlength=len(passages))
+
+    is_inside = (classes & _WORD).view(np.bool_)
+    begins = np.flatnonzero((classes[1:] & _PRONOUN > 0) & ~is_inside[:-1]) + 1
+    second, third, fourth, fifth = (data[begins + place] for place in range(1, 5))
+    ends_1, ends_2, ends_3, ends_4, ends_5 = (~is_inside[begins + place] for place in range(1, 6))
+    first, lowered = data[begins], data[begins] | 32
+    is_first_person = (first == ord("I")) & ends_1
+    is_first_person |= (lowered == ord("m")) & (second == ord("y")) & ends_2
+    is_first_person |= (lowered == ord("w")) & (second == ord("e")) & ends_2
+    is_first_person |= (lowered == ord("o")) & (second == ord("u")) & (third == ord("r")) & ends_3
+    is_second_person = (lowered == ord("y")) & (second == ord("o")) & (third == ord("u"))
+    is_second_person &= ends_3 | ((fourth == ord("r")) & (ends_4 | ((fifth == ord("s")) & ends_5)))
+    is_name = (classes[2:-1] & _UPPER > 0) & (classes[3:] & _LOWER > 0)
+    is_name &= (data[1:-2] == ord(" ")) & (classes[:-3] & _BEFORE_NAME > 0)
+    names = np.flatnonzero(is_name) + 1
+    places = np.arange(len(names))
+    is_near = np.diff(names, prepend=-9) == 3  # of two names in three letters each the second is part of the first
+    in_run = places - np.maximum.accumulate(np.where(is_near, 0, places))
+    return (
+        count_by_text(begins[is_first_person]),
+        count_by_text(begins[is_second_person]),
+        count_by_text(names[in_run % 2 == 0]),
+        count_by_text(np.flatnonzero(classes & _NUMERAL > 0)) > 0,
+    )
+
+
+def compute_features(passages: Sequence[str]) -> TextFeatures:
+    """Compute the features of some texts."""
+    is_ascii = np.fromiter(map(str.isascii, passages), np.bool_, len(passages))
+    mentions = np.zeros((4, len(passages)), dtype=np.int64)
+    mentions[:, is_ascii] = _count_mentions_together(list(compress(passages, is_ascii)))
+    for index in np.flatnonzero(~is_ascii).tolist():
+        mentions[:, index] = _count_mentions(passages[index])
+    first_person, second_person, names, has_digit = mentions
+    return TextFeatures(
+        personal=np.minimum(1.0, first_person / 3),
+        question_share=_to_array([_question_share(passage) if "?" in passage else 0.0 for passage in passages]),
+        specific=np.minimum(1.0, (names + has_digit) / 2),
+        about_speaker=(first_person + 1) / (first_person + second_person + 1.5),
+    )
+
+
+class FeatureCache:
+    """The features of the texts that were ranked lately, as rows of a table; a full table starts anew."""
+
+    def __init__(self, size: int = 1 << 13) -> None:
+        self._lock = threading.Lock()
+        self._row_by_text: dict[str, int] = {}
+        self._table = np.zeros((size, len(TextFeatures._fields)))
+
+    def get(self, passages: Sequence[str]) -> TextFeatures:
+        """Return the features of some texts; those of new texts are computed together."""
+        with self._lock:
+            rows = self._row_by_text
+            missing = [passage for passage in passages if passage not in rows]
+            if len(rows) + len(missing) > len(self._table):
+                rows.clear()
+                missing = list(passages)
+            if len(missing) > len(self._table):
+                return compute_features(passages)
+            if missing:
+                missing = list(dict.fromkeys(missing))
+                first = len(rows)
+                self._table[first : first + len(missing)] = np.array(compute_features(missing)).T
+                rows.update(zip(missing, range(first, first + len(missing)), strict=True))
+            return TextFeatures(*self._table[[rows[passage] for passage in passages]].T)
+
+
+_cached_features = FeatureCache().get
 _cached_periods = lru_cache(maxsize=1 << 13)(find_periods)
 
 
@@ -282,12 +381,17 @@ class RankingEvidence:
         return TermMatches.from_texts(texts, adjacent, self.question.terms, find_offsets)
 
     @cached_property
-    def features(self) -> list[TextFeatures]:
+    def leads(self) -> list[str]:
+        """The lead passage of each candidate."""
         return [
-            _extract_features(text if len(text) <= MAX_WHOLE_LENGTH else lead_passage(text))
+            text if len(text) <= MAX_WHOLE_LENGTH else lead_passage(text)
             for candidate in self.candidates
             for text in (candidate.text,)
         ]
+
+    @cached_property
+    def features(self) -> TextFeatures:
+        return _cached_features(self.leads)
 
     @cached_property
     def word_scores(self) -> Values:
@@ -338,7 +442,7 @@ class RankingEvidence:
             (index, before)
             for index, candidate in enumerate(self.candidates)
             if (before := candidate.before)
-            and ("?" in before or asks_something(before))
+            and ("?" in before or (not before.isascii() and asks_something(before)))
             and len(candidate.text) + len(before) <= _MAX_WINDOW_LENGTH
         ]
         total = float(self.asked_weights.sum())
@@ -494,8 +598,8 @@ def rule(evidence: RankingEvidence) -> Values:
         return evidence.zeros
     stated = _to_array(
         [
-            float(features.states_rule and candidate.name.lower() not in ASSISTANT_ROLES)
-            for candidate, features in zip(evidence.candidates, evidence.features, strict=True)
+            float(_states_rule(lead) and candidate.name.lower() not in ASSISTANT_ROLES)
+            for candidate, lead in zip(evidence.candidates, evidence.leads, strict=True)
         ]
     )
     if np.count_nonzero(stated) <= _MAX_RULES:
@@ -520,17 +624,17 @@ def personal(evidence: RankingEvidence) -> Values:
     """Score how much the author speaks of themselves, when the question is about someone."""
     if not evidence.question.subject:
         return evidence.zeros
-    return _to_array([features.personal for features in evidence.features])
+    return evidence.features.personal
 
 
 def telling(evidence: RankingEvidence) -> Values:
     """Return the share of the text that states something instead of asking."""
-    return 1.0 - _to_array([features.question_share for features in evidence.features])
+    return 1.0 - evidence.features.question_share
 
 
 def specific(evidence: RankingEvidence) -> Values:
     """Score whether the text has names or numbers."""
-    return _to_array([features.specific for features in evidence.features])
+    return evidence.features.specific
 
 
 def opening(evidence: RankingEvidence) -> Values:

@@ -34,13 +34,16 @@ class EntryCache:
         self._known = {}
         self._characters = 0
 
-    def parse(self, row: Sequence[Any]) -> Record:
-        """Parse a row of position, entry and digest; raise ``StoreDamaged`` unless the entry matches the digest."""
+    def parse(self, row: Sequence[Any], *, keep: bool = True) -> Record:
+        """Parse a row of position, entry and digest; raise ``StoreDamaged`` unless the entry matches the digest.
+
+        ``keep`` is false where the caller keeps the record itself.
+        """
         seq, entry, digest = row[0], row[1], row[2]
         try:
             known = self._known.get(seq)
             if known is None or known[0] != entry or known[1] != digest:
-                self._check(seq, entry, digest)
+                self._check(seq, entry, digest, keep=keep)
                 return parse_entry(entry, seq, digest)
             _, _, record, body = known
             if record is None:
@@ -54,22 +57,22 @@ class EntryCache:
                 f"The record at position {seq} cannot be read.", hint="Run `lukasa verify` to see what is damaged."
             ) from error
 
-    def parse_text(self, row: Sequence[Any]) -> str:
+    def parse_text(self, row: Sequence[Any], *, keep: bool = True) -> str:
         """Parse the text of a row like those of ``parse``; raise ``ValueError`` and its like if it is damaged."""
         seq, entry, digest = row[0], row[1], row[2]
         known = self._known.get(seq)
         if known is None or known[0] != entry or known[1] != digest:
-            self._check(seq, entry, digest)
+            self._check(seq, entry, digest, keep=keep)
         elif known[2] is not None:
             return known[2].text
         text: str = canonical_json.parse(entry).get("text", "")
         return text
 
-    def _check(self, seq: int, entry: bytes | str, digest: bytes) -> None:
+    def _check(self, seq: int, entry: bytes | str, digest: bytes, *, keep: bool) -> None:
         if sha256(entry.encode() if isinstance(entry, str) else entry).digest() != digest:
             raise ValueError("the entry does not match its digest")
         size = len(entry)
-        if size <= _MAX_ENTRY:
+        if keep and size <= _MAX_ENTRY:
             if self._characters + size > _MAX_CHARACTERS:
                 self.clear()
             self._characters += size

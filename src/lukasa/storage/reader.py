@@ -164,12 +164,12 @@ class StoreReader(ABC):
     def _match_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[Match]:
         """Find records by vector, as ``match_vector``; damaged ones take places of the limit."""
 
-    def _parse_rows(self, rows: Iterable[Sequence[Any]]) -> Iterator[Record]:
+    def _parse_rows(self, rows: Iterable[Sequence[Any]], *, keep: bool = True) -> Iterator[Record]:
         """Parse rows of position, entry and digest; damaged ones and those with a fault are left out and counted."""
         find_fault, parse = self.find_fault, self._entries.parse
         for row in rows:
             try:
-                record = parse(row)
+                record = parse(row, keep=keep)
             except StoreDamaged:
                 self.damaged.add(row[0])
                 continue
@@ -178,11 +178,12 @@ class StoreReader(ABC):
             else:
                 self.damaged.add(row[0])
 
-    def _parse_texts(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, str]]:
+    def _parse_texts(self, rows: Iterable[Sequence[Any]], *, keep: bool = True) -> Iterator[tuple[int, str]]:
         """Parse the texts of rows like those of ``_parse_rows``."""
+        parse_text = self._entries.parse_text
         for row in rows:
             try:
-                text = self._entries.parse_text(row)
+                text = parse_text(row, keep=keep)
             except (ValueError, TypeError, AttributeError):
                 self.damaged.add(row[0])
             else:

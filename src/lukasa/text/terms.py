@@ -258,6 +258,18 @@ def list_content_words(text: str) -> tuple[str, ...]:
     return tuple([word for word in words if word not in STOP_WORDS_EXCEPT_NEGATIONS])
 
 
+def first_content_word(text: str) -> str:
+    """Return the first word that ``list_content_words`` returns, or "" if there is none, without reading on."""
+    folded = fold_text(text)
+    for match in (_WORD_IN_ASCII if folded.isascii() else _WORD).finditer(folded):
+        word = match[0]
+        if "'" in word or "’" in word:
+            word = _APOSTROPHE.split(word, maxsplit=1)[0]
+        if word not in STOP_WORDS_EXCEPT_NEGATIONS:
+            return word
+    return ""
+
+
 @lru_cache(maxsize=1 << 16)
 def stem_word(word: str) -> str:
     """Return the stem of one word as the text index has it; empty when it has none. A run without spaces stays whole."""
@@ -281,14 +293,16 @@ def find_term_offsets(folded_text: str, term: str) -> list[int]:
         return offsets
     # a stem may differ from its words in the last letter: happi and happy, kei and key
     prefix = term[:-1] if len(term) > 3 or (len(term) > 1 and term[-1] == "i") else term
-    start = folded_text.find(prefix)
+    find, length, is_ascii = folded_text.find, len(prefix), folded_text.isascii()
+    start = find(prefix)
     while start >= 0:
-        end = start + len(prefix)
-        if start == 0 or not _is_spaced_letter(folded_text[start - 1]):
+        end = start + length
+        before = folded_text[start - 1] if start else ""
+        if not (before.isalnum() if is_ascii else before and _is_spaced_letter(before)):
             end = _find_word_end(folded_text, end)
             if stem_word(folded_text[start:end]) == term:
                 offsets.append(start)
-        start = folded_text.find(prefix, end)
+        start = find(prefix, end)
     return offsets
 
 

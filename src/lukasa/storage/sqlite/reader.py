@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
@@ -41,6 +41,9 @@ _MAX_JOINED_LABELS = 8
 _CACHED_BYTES, _CACHED_BYTES_OF_MANY = 14_000_000, 3_000_000
 _MANY = 20_000  # in a log of so many entries each question finds other records
 _RECORD_BYTES = 700  # of a record in memory, besides its entry
+
+if TYPE_CHECKING:
+    from lukasa.storage.sqlite.vectors import RankedCosines
 
 T = TypeVar("T")
 
@@ -79,23 +82,25 @@ class RecordCache(dict[int, Record]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sizes: deque[tuple[int, int]] = deque()
+        self._seqs: deque[int] = deque()
+        self._sizes: deque[int] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def add(self, record: Record, entry: bytes) -> None:
-        """Keep a record that was parsed from an entry."""
-        size = _RECORD_BYTES + len(entry)
+    def add(self, records: Iterable[Record], sizes: Mapping[int, int]) -> None:
+        """Keep records that were parsed from entries with some sizes."""
         with self._lock:
-            if record.seq in self:
-                return
-            self[record.seq] = record
-            self._sizes.append((record.seq, size))
-            self._bytes += size
-            while self._bytes > (_CACHED_BYTES if record.seq < _MANY else _CACHED_BYTES_OF_MANY):
-                seq, size = self._sizes.popleft()
-                self._bytes -= size
-                del self[seq]
+            for record in records:
+                seq = record.seq
+                if seq in self:
+                    continue
+                self[seq] = record
+                self._seqs.append(seq)
+                self._sizes.append(_RECORD_BYTES + sizes[seq])
+                self._bytes += _RECORD_BYTES + sizes[seq]
+                while self._bytes > (_CACHED_BYTES if seq < _MANY else _CACHED_BYTES_OF_MANY):
+                    self._bytes -= self._sizes.popleft()
+                    del self[self._seqs.popleft()]
 
 
 class SqliteReader(StoreReader):
@@ -111,7 +116,7 @@ class SqliteReader(StoreReader):
         super().__init__(reach, entries)
         self._db = connection
         self._parsed_records: dict[int, Record] = {}  # text and vector queries often find the same records
-        self._known_cosines: tuple[str, Sequence[float], dict[int, float]] = ("", (), {})  # of a model with a vector
+        self._known_cosines: tuple[str, Any, RankedCosines | None] = ("", (), None)  # of a model with a vector
         self._shared_caches = shared_caches  # records, vectors and sketches, shared by the readers of one engine
 
     _is_storable = staticmethod(is_storable)
@@ -243,14 +248,7 @@ class SqliteReader(StoreReader):
         return [Match(records[seq], score) for seq, score in best if seq in records]
 
     def _find_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[tuple[int, float]]:
-        from lukasa.storage.sqlite.vectors import (
-            EXACT_SEARCH_LIMIT,
-            CachedVectors,
-            VectorCache,
-            rank_nearest,
-            rerank_size,
-            scan_size,
-        )
+        from lukasa.storage.sqlite.vectors import EXACT_SEARCH_LIMIT, VectorCache, rank_nearest, rerank_size, scan_size
 
         conditions, values = build_conditions(_DIALECT, self._reach, query)
         damaged = self.damaged_vectors
@@ -262,8 +260,9 @@ class SqliteReader(StoreReader):
             cache = self._shared_caches.setdefault("vectors", VectorCache())
             vectors = cache.get_vectors(self._db, model, len(vector))
             if vectors is not None:
-                self._known_cosines = (model, vector, vectors.rank_nearest(vector))
-                return self._choose_nearest(self._known_cosines[2], query, where, values)
+                cosines = vectors.compare(vector)
+                self._known_cosines = (model, vector, cosines)
+                return self._choose_nearest(cosines, query, where, values)
         if self._is_narrow(query, EXACT_SEARCH_LIMIT):
             selection, bound = self._build_selection(replace(query, limit=None))
             statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM ({selection}) AS chosen
@@ -277,16 +276,14 @@ class SqliteReader(StoreReader):
             statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value
                 CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?) AND vector.seq = nearest.value WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
             while max(count, EXACT_SEARCH_LIMIT) < len(sketches.seqs):
-                nearest = sketches.find_nearest(vector, count)
                 if conditions != [_DIALECT.current]:
-                    found = self._db.execute(statement, (encode_list(nearest), model, *values))
+                    positions = encode_list(sketches.find_nearest(vector, count))
+                    found = self._db.execute(statement, (positions, model, *values))
                     best = rank_nearest(vector, found, query.limit, damaged)
-                else:  # most are current; sorted by position they need fewer page reads
-                    known = sketches.vectors if sketches.vectors is not None else CachedVectors()
-                    rows = known.read_current(self._db, model, sorted(set(nearest[:read])))
-                    best = rank_nearest(vector, rows, query.limit, damaged)
-                    if sketches.vectors is not None and not damaged:
-                        known.add(rows)
+                else:
+                    best = sketches.rank_current(
+                        self._db, model, vector, count, read, query.limit, damaged, self._edition()
+                    )
                 if len(best) >= query.limit:
                     return best
                 count, read = 8 * count, 8 * read  # a narrow query rejects most of the nearest
@@ -295,19 +292,23 @@ class SqliteReader(StoreReader):
         return rank_nearest(vector, self._db.execute(statement, (model, *values)), query.limit, damaged)
 
     def _choose_nearest(
-        self, cosines: Mapping[int, float], query: Query, where: str, values: Sequence[Any]
+        self, cosines: RankedCosines, query: Query, where: str, values: Sequence[Any]
     ) -> list[tuple[int, float]]:
         """Return the first positions that meet a query, with their cosines."""
         statement = (
             f"SELECT log.seq FROM json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value WHERE {where}"  # noqa: S608 - only our own fragments, values are bound
         )
-        limit = len(cosines) if query.limit is None else query.limit
-        tried = list(islice(cosines, limit * 5 // 4))
-        chosen = {seq for (seq,) in self._db.execute(statement, (encode_list(tried), *values))}
-        if len(chosen) < limit and len(tried) < len(cosines):
+
+        def find_accepted(seqs: Sequence[int]) -> list[int]:
+            return [seq for (seq,) in self._db.execute(statement, (encode_list(seqs), *values))]
+
+        limit = len(cosines.seqs) if query.limit is None else query.limit
+        best = cosines.choose_nearest(limit, find_accepted, self._edition(where, *values))
+        if best is None:
             selection, bound = self._build_selection(replace(query, limit=None))
             chosen = {seq for (seq,) in self._db.execute(selection, bound)} if selection else set()
-        return list(islice(((seq, cosine) for seq, cosine in cosines.items() if seq in chosen), limit))
+            best = list(islice((found for found in cosines.list_nearest() if found[0] in chosen), limit))
+        return best
 
     def _is_narrow(self, query: Query, max_records: int) -> bool:
         """Return whether scopes, kinds or labels leave so few records that all can be compared."""
@@ -340,12 +341,17 @@ class SqliteReader(StoreReader):
         if not seqs or not is_storable((model,)):
             return {}
         known_model, known_vector, known = self._known_cosines
-        if known_vector is vector and known_model == model and self._parsed_records.keys() >= set(seqs):
-            return {seq: known[seq] for seq in seqs if seq in known}
-        rows = self._db.execute(SQL["vectors_of_positions"], (model, encode_list(list(seqs))))
-        found, scores = compute_cosines(
-            vector, (row for row in rows if self._reach.reads(row[2])), self.damaged_vectors
-        )
+        are_matches = self._parsed_records.keys() >= set(seqs)  # of this snapshot, so that they are visible
+        if known_vector is vector and known_model == model and are_matches:
+            return {} if known is None else known.at(seqs)
+        rows: Iterable[Sequence[Any]]
+        if are_matches:
+            readable = [seq for seq in seqs if self._reach.reads(self._parsed_records[seq].scope)]
+            rows = self._db.execute(SQL["vectors_of_matches"], (model, encode_list(sorted(readable))))
+        else:
+            found_rows = self._db.execute(SQL["vectors_of_positions"], (model, encode_list(sorted(seqs))))
+            rows = (row for row in found_rows if self._reach.reads(row[2]))
+        found, scores = compute_cosines(vector, rows, self.damaged_vectors)
         best: dict[int, float] = {}
         for seq, score in zip(found, scores.tolist(), strict=True):
             best[seq] = max(score, best.get(seq, -2.0))
@@ -436,14 +442,21 @@ class SqliteReader(StoreReader):
 
     def _find_known_turns(self, group_label: str) -> dict[int, tuple[int | None, int | None]]:
         """Return the adjacent turns that readers of this connection found since the store last changed."""
-        if not self.shares_records or self._shared_caches is None:
+        edition = self._edition(group_label)
+        if edition is None or self._shared_caches is None:
             return {}
-        # The first number says whether another connection has written, the second whether this one has.
-        edition = (self._db, self._db.execute("PRAGMA data_version").get, self._db.total_changes(), group_label)
-        if self._shared_caches.get("turns", ((), {}))[0] != edition:
-            self._shared_caches["turns"] = (edition, {})
-        known: dict[int, tuple[int | None, int | None]] = self._shared_caches["turns"][1]
+        cached = self._shared_caches.get("turns")
+        if cached is None or cached[0] != edition:
+            cached = self._shared_caches["turns"] = (edition, {})
+        known: dict[int, tuple[int | None, int | None]] = cached[1]
         return known
+
+    def _edition(self, *details: Any) -> tuple[Any, ...] | None:
+        """Return what is the same as long as the store does not change; none unless this reader shares what it finds."""
+        if not self.shares_records or self._shared_caches is None or not self._db.in_transaction:
+            return None
+        # The first number says whether another connection has written, the second whether this one has.
+        return self._db, self._db.execute("PRAGMA data_version").get, self._db.total_changes(), details
 
     def texts_at(self, seqs: Iterable[int]) -> dict[int, str]:
         missing, shared = list(seqs), self._find_shared_records()
@@ -457,18 +470,22 @@ class SqliteReader(StoreReader):
         readable = (row for row in rows if self._reach.reads(row[3]))
         if shared is None:
             return dict(self._parse_texts(readable))
+        parse, parse_text, sizes = self._entries.parse, self._entries.parse_text, dict[int, int]()
+        records: list[Record] = []
         for row in readable:
-            if row[0] >= _MANY:  # its record would be dropped before another question finds it
-                texts.update(self._parse_texts((row,)))
-                continue
             try:
-                record = self._entries.parse(row)
-            except StoreDamaged:
+                if row[0] >= _MANY:  # its record would be dropped before another question finds it
+                    texts[row[0]] = parse_text(row, keep=False)
+                    continue
+                record = parse(row, keep=False)
+            except (StoreDamaged, ValueError, TypeError, AttributeError):
                 self.damaged.add(row[0])
                 continue
             texts[record.seq] = record.text
             if self.find_fault is None or self.find_fault(record) is None:
-                shared.add(record, row[1])
+                records.append(record)
+                sizes[record.seq] = len(row[1])
+        shared.add(records, sizes)
         return texts
 
     def records(self, seqs: Iterable[int]) -> list[Record]:
@@ -476,12 +493,18 @@ class SqliteReader(StoreReader):
         wanted, known, shared = list(seqs), self._parsed_records, self._find_shared_records()
         if shared is not None:
             known.update({seq: record for seq in wanted if (record := shared.get(seq)) is not None})
-        if missing := [seq for seq in wanted if seq not in known]:
-            for row in self._db.execute(SQL["entries_at"], (encode_list(missing),)):
-                for record in self._parse_rows((row,)):
-                    known[record.seq] = record
-                    if shared is not None:
-                        shared.add(record, row[1])
+        if missing := sorted(seq for seq in wanted if seq not in known):
+            sizes: dict[int, int] = {}
+
+            def read_rows() -> Iterator[Sequence[Any]]:
+                for row in self._db.execute(SQL["entries_at"], (encode_list(missing),)):
+                    sizes[row[0]] = len(row[1])
+                    yield row
+
+            records = list(self._parse_rows(read_rows(), keep=shared is None))
+            known.update({record.seq: record for record in records})
+            if shared is not None:
+                shared.add(records, sizes)
         if self._reach.readable is None:
             return [known[seq] for seq in wanted if seq in known]
         return [record for seq in wanted if (record := known.get(seq)) is not None and self._reach.reads(record.scope)]

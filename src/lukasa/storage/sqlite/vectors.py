@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import apsw
@@ -243,6 +244,17 @@ def rank_nearest(
     return list(best.items())
 
 
+def _list_best(seqs: NDArray[np.int64], cosines: NDArray[np.float32], limit: int) -> list[tuple[int, float]]:
+    """Return position and cosine of the best, best first; of equal ones the oldest first. A record counts by its best chunk."""
+    order = np.lexsort((seqs, -cosines))
+    best = dict(zip(seqs[order[:limit]].tolist(), cosines[order[:limit]].tolist(), strict=True))
+    if len(best) < min(limit, len(seqs)):  # some have several chunks
+        best = {}
+        for seq, cosine in zip(seqs[order].tolist(), cosines[order].tolist(), strict=True):
+            best.setdefault(seq, cosine)
+    return list(islice(best.items(), limit))
+
+
 def compute_cosines(
     vector: Sequence[float], rows: Iterable[Sequence[Any]], damaged: set[int] | None = None
 ) -> tuple[list[int], NDArray[np.float32]]:
@@ -270,8 +282,7 @@ def decode_vectors(
     Vectors that do not match their checksum are left out too, and their positions are added to ``damaged``. Vectors of
     older stores have no checksum: they count as damaged unless they have the length one, or zero.
     """
-    sizes = (length + _SCALE_SIZE + _CHECKSUM_SIZE, 2 * length + _CHECKSUM_SIZE, 2 * length)
-    by_size: dict[int, list[Sequence[Any]]] = {size: [] for size in (sizes[1:] if length % 2 else sizes)}
+    by_size: dict[int, list[Sequence[Any]]] = {size: [] for size in _list_sizes(length)}
     for row in rows:
         if (same_size := by_size.get(len(row[1]))) is not None:
             same_size.append(row)
@@ -280,11 +291,7 @@ def decode_vectors(
         if not found:
             continue
         data = np.frombuffer(b"".join([row[1] for row in found]), dtype=np.uint8).reshape(len(found), size)
-        if size % 2:
-            stored = data[:, :length].view(np.int8).astype(np.float32)
-            stored *= np.ascontiguousarray(data[:, length : length + 2]).view("<f2").astype(np.float32)
-        else:
-            stored = data.view("<f2")[:, :length].astype(np.float32)
+        stored = _decode_rows(data, length)
         sound = _have_unit_length(data) if size == 2 * length else _match_checksums(data)
         if not sound.all():
             damaged.update(row[0] for row, is_sound in zip(found, sound.tolist(), strict=True) if not is_sound)
@@ -295,38 +302,97 @@ def decode_vectors(
     return seqs, parts[-1] if len(parts) == 2 else np.concatenate(parts)
 
 
-class CachedVectors(dict[int, list[bytes]]):
-    """Stored vectors that searches of a store of medium size read before, by position; nobody changes them in their place."""
+def _list_sizes(length: int) -> Sequence[int]:
+    """List the sizes of stored vectors of a length: in bytes, in half precision, and without a checksum."""
+    sizes = (length + _SCALE_SIZE + _CHECKSUM_SIZE, 2 * length + _CHECKSUM_SIZE, 2 * length)
+    return sizes[1:] if length % 2 else sizes
+
+
+def _decode_rows(data: NDArray[np.uint8], length: int) -> NDArray[np.float32]:
+    """Return the numbers of stored vectors of one size."""
+    if data.shape[1] % 2:
+        stored = data[:, :length].view(np.int8).astype(np.float32)
+        stored *= np.ascontiguousarray(data[:, length : length + 2]).view("<f2").astype(np.float32)
+        return stored
+    return data.view("<f2")[:, :length].astype(np.float32)
+
+
+class KnownPositions:
+    """Which positions of an array a query accepts, as far as the store was asked since it last changed."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._bytes = 0
+        self._edition: object = None
+        self._answers = np.zeros(0, dtype=np.uint8)
+        self._lock = threading.Lock()
 
-    def read_current(self, database: apsw.Connection, model: str, seqs: Sequence[int]) -> list[Sequence[Any]]:
-        """Return position and vector of the current versions at some positions, in order.
+    def select(
+        self,
+        seqs: NDArray[np.int64],
+        indexes: NDArray[np.intp],
+        ask: Callable[[Sequence[int]], Collection[int]],
+        edition: object,
+    ) -> NDArray[np.bool_]:
+        """Return whether ``ask`` returns each of the positions with some indexes; ``edition`` is that of store and query.
 
-        A vector from memory counts only if the text index, which is small, still has the text at its position.
+        The positions stay where they are in the array; others may follow them. Without an edition nothing is kept.
         """
-        known = [seq for seq in seqs if seq in self]
-        current = {seq for (seq,) in database.execute(SQL["current_texts_at"], (encode_list(known),))} if known else ()
-        missing = [seq for seq in seqs if seq not in current]
-        rows: list[Any] = []
-        if missing:
-            rows = database.execute(SQL["current_vectors"], (encode_list(missing), model)).fetchall()
-        rows += [(seq, data) for seq in current for data in self[seq]]
-        rows.sort(key=itemgetter(0))
-        return rows
+        with self._lock:
+            answers = self._answers if edition is not None and edition == self._edition else self._answers[:0]
+            if len(answers) < len(seqs):
+                answers = np.pad(answers, (0, len(seqs) - len(answers)))
+            if edition is not None:
+                self._edition, self._answers = edition, answers
+        unknown = indexes[answers[indexes] == 0]
+        if len(unknown):
+            wanted: list[int] = seqs[unknown].tolist()
+            accepted = set(ask(wanted))
+            answers[unknown] = [2 if seq in accepted else 1 for seq in wanted]
+        is_accepted: NDArray[np.bool_] = answers[indexes] == 2
+        return is_accepted
 
-    def add(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Keep sound vectors, while there is space."""
-        new: dict[int, list[bytes]] = {}
-        for seq, data in rows:
-            if seq not in self:
-                new.setdefault(seq, []).append(data)
-        for seq, vectors in new.items():
-            if self._bytes < _MAX_CACHED_BYTES:
-                self._bytes += sum(map(len, vectors))
-                self[seq] = vectors
+
+class CachedVectors:
+    """Sound vectors that searches of a store of medium size read before, by their index; nobody changes them in their place."""
+
+    def __init__(self) -> None:
+        self.positions = KnownPositions()
+        self._rows = np.zeros(0, dtype=np.int32)  # of each index, from 1 on
+        self._data = np.empty((0, 0), dtype=np.uint8)
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def find(self, indexes: NDArray[np.intp], length: int) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+        """Return which vectors are here, and the numbers of those."""
+        with self._lock:
+            rows = np.zeros(len(indexes), dtype=np.int32)
+            if self._data.shape[1] in _list_sizes(length):
+                is_inside = indexes < len(self._rows)
+                rows[is_inside] = self._rows[indexes[is_inside]]
+            is_here = rows > 0
+            return is_here, _decode_rows(self._data[rows[is_here] - 1], length)
+
+    def add(self, seqs: NDArray[np.int64], vectors: Sequence[Sequence[Any]], length: int) -> None:
+        """Keep sound vectors, while there is space: one for a position, all of one size."""
+        chunks = Counter([seq for seq, _ in vectors])
+        with self._lock:
+            size = self._data.shape[1] or next(
+                (len(data) for _, data in vectors if len(data) in _list_sizes(length)), 0
+            )
+            new = [(seq, data) for seq, data in vectors if chunks[seq] == 1 and len(data) == size] if size else []
+            new = new[: _MAX_CACHED_BYTES // size - self._count] if new else new
+            if not new:
+                return
+            end = self._count + len(new)
+            if end > len(self._data):
+                larger = np.empty((max(end, 2 * self._count), size), dtype=np.uint8)
+                larger[: self._count] = self._data.reshape(-1, size)[: self._count]
+                self._data = larger
+            if len(self._rows) < len(seqs):
+                self._rows = np.pad(self._rows, (0, len(seqs) - len(self._rows)))
+            joined = np.frombuffer(b"".join([data for _, data in new]), dtype=np.uint8)
+            self._data[self._count : end] = joined.reshape(len(new), size)
+            self._rows[np.searchsorted(seqs, [seq for seq, _ in new])] = np.arange(self._count, end) + 1
+            self._count = end
 
 
 class SketchArray(NamedTuple):
@@ -339,10 +405,14 @@ class SketchArray(NamedTuple):
 
     def find_nearest(self, vector: Sequence[float], count: int) -> list[int]:
         """Return the positions nearest by sketch, best first, possibly repeated; none for a vector of another length."""
+        nearest: list[int] = self.seqs[self._find_nearest_indexes(vector, count)].tolist()
+        return nearest
+
+    def _find_nearest_indexes(self, vector: Sequence[float], count: int) -> NDArray[np.intp]:
         query = np.asarray(vector, dtype=np.float32)
         sketch = _compute_sketches(query[None, :] > 0)[0]
         if len(sketch) != len(self.words):
-            return []
+            return np.empty(0, dtype=np.intp)
         distances = self._count_differing_signs(sketch)
         step = _SAMPLE_STEP if len(distances) > _SAMPLED_SIZE else 1
         max_distance = int(np.searchsorted(np.cumsum(np.bincount(distances[::step])), count / step))
@@ -351,8 +421,47 @@ class SketchArray(NamedTuple):
             order = np.argsort(-self._estimate_similarity(chosen, query), kind="stable")
         else:
             order = np.argsort(distances[chosen], kind="stable")
-        found: list[int] = self.seqs[chosen[order[:count]]].tolist()
-        return found
+        nearest: NDArray[np.intp] = chosen[order[:count]]
+        return nearest
+
+    def rank_current(
+        self,
+        database: apsw.Connection,
+        model: str,
+        vector: Sequence[float],
+        count: int,
+        read: int,
+        limit: int,
+        damaged: set[int],
+        edition: object,
+    ) -> list[tuple[int, float]]:
+        """Return what ``rank_nearest`` does for the current versions at the first ``read`` of the ``count`` nearest positions.
+
+        A vector from memory counts only if the text index, which is small, still has the text at its position.
+        """
+        wanted = np.sort(self.seqs[self._find_nearest_indexes(vector, count)[:read]])  # in order: fewer page reads
+        wanted = wanted[np.diff(wanted, prepend=-1) > 0]
+        known, stored = wanted[:0], np.zeros((0, len(vector)), dtype=np.float32)
+        if self.vectors is not None:
+            indexes = np.searchsorted(self.seqs, wanted)
+            is_here, stored = self.vectors.find(indexes, len(vector))
+
+            def find_indexed(seqs: Sequence[int]) -> Collection[int]:
+                return [seq for (seq,) in database.execute(SQL["current_texts_at"], (encode_list(seqs),))]
+
+            is_current = self.vectors.positions.select(self.seqs, indexes[is_here], find_indexed, edition)
+            known, stored = wanted[is_here][is_current], stored if is_current.all() else stored[is_current]
+            is_here[is_here] = is_current
+            wanted = wanted[~is_here]
+        rows: list[Any] = []
+        if len(wanted):
+            rows = database.execute(SQL["current_vectors"], (encode_list(wanted.tolist()), model)).fetchall()
+        found, decoded = decode_vectors(rows, len(vector), damaged)
+        if self.vectors is not None and rows and not damaged:
+            self.vectors.add(self.seqs, rows, len(vector))
+        seqs = np.concatenate((known, np.array(found, dtype=np.int64)))
+        cosines = _multiply(np.concatenate((stored, decoded)) if len(stored) else decoded, vector)
+        return _list_best(seqs, cosines, limit)
 
     def _count_differing_signs(self, sketch: NDArray[np.uint64]) -> NDArray[np.uint16]:
         """Count the differing signs of each sketch, block by block so that the work stays in the CPU cache."""
@@ -375,27 +484,68 @@ class SketchArray(NamedTuple):
         numbers[: len(vector)] = vector
         by_byte = np.einsum("ij,kj->ki", _BITS_OF_BYTE, numbers.reshape(-1, 8))
         agreement = np.zeros(len(chosen), dtype=np.float32)
-        for byte, sums in zip(signs.T, by_byte, strict=True):
-            agreement += sums[byte]
+        for byte, sums in zip(signs.T.astype(np.intp), by_byte, strict=True):
+            agreement += sums.take(byte)
         return agreement
 
 
+class RankedCosines(NamedTuple):
+    """The cosines of a vector with all vectors of a small store; a record counts by its best chunk."""
+
+    seqs: NDArray[np.int64]
+    """The positions, in order."""
+    cosines: NDArray[np.float32]
+
+    positions: KnownPositions
+
+    def _find_nearest(self, limit: int) -> NDArray[np.intp]:
+        """Return the indexes of the nearest, best first; of equal ones the oldest first."""
+        chosen, count = np.arange(len(self.seqs)), len(self.seqs)
+        if 0 < limit < count:
+            chosen = np.flatnonzero(self.cosines >= np.partition(self.cosines, count - limit)[count - limit])
+        nearest: NDArray[np.intp] = chosen[np.argsort(-self.cosines[chosen], kind="stable")][:limit]
+        return nearest
+
+    def list_nearest(self) -> list[tuple[int, float]]:
+        """Return position and cosine of all, best first."""
+        order = self._find_nearest(len(self.seqs))
+        return list(zip(self.seqs[order].tolist(), self.cosines[order].tolist(), strict=True))
+
+    def choose_nearest(
+        self, limit: int, ask: Callable[[Sequence[int]], Collection[int]], edition: object
+    ) -> list[tuple[int, float]] | None:
+        """Return the nearest positions that ``ask`` returns, best first; ``None`` if too few of the nearest are among them."""
+        count = len(self.seqs)
+        tried = self._find_nearest(limit * 5 // 4)
+        chosen = tried[self.positions.select(self.seqs, tried, ask, edition)][:limit]
+        if len(chosen) < limit and len(tried) < count:
+            return None
+        return list(zip(self.seqs[chosen].tolist(), self.cosines[chosen].tolist(), strict=True))
+
+    def at(self, seqs: Sequence[int]) -> dict[int, float]:
+        """Return the cosines at some positions."""
+        if not len(self.seqs):
+            return {}
+        wanted = np.array(seqs, dtype=np.int64)
+        places = np.minimum(np.searchsorted(self.seqs, wanted), len(self.seqs) - 1)
+        is_known = self.seqs[places] == wanted
+        return dict(zip(wanted[is_known].tolist(), self.cosines[places[is_known]].tolist(), strict=True))
+
+
 class VectorArray(NamedTuple):
-    """All vectors of a small store at one moment, with their positions."""
+    """All vectors of a small store at one moment, with their positions, in order."""
 
     seqs: NDArray[np.int64]
     units: NDArray[np.float32]
+    positions: KnownPositions
 
-    def rank_nearest(self, vector: Sequence[float]) -> dict[int, float]:
-        """Return the cosine of each position, best first; a record counts by its best chunk."""
+    def compare(self, vector: Sequence[float]) -> RankedCosines:
+        """Return the cosine of each position."""
         cosines = _multiply(self.units, vector)
-        order = np.argsort(-cosines, kind="stable")
-        seqs, ordered = self.seqs[order].tolist(), cosines[order].tolist()
-        if len(best := dict(zip(seqs, ordered, strict=True))) < len(seqs):
-            best = {}
-            for seq, cosine in zip(seqs, ordered, strict=True):
-                best.setdefault(seq, cosine)
-        return best
+        begins = np.flatnonzero(np.diff(self.seqs, prepend=-1))
+        if len(begins) < len(self.seqs):
+            return RankedCosines(self.seqs[begins], np.maximum.reduceat(cosines, begins), self.positions)
+        return RankedCosines(self.seqs, cosines, self.positions)
 
 
 class ModelVectors:
@@ -413,7 +563,9 @@ class ModelVectors:
         edition = database.execute(SQL["vector_edition"], (model,)).get or 0
         if edition != self._edition:
             self._edition, self._newest_seq = edition, 0
-            self._vectors = VectorArray(np.empty(0, dtype=np.int64), np.empty((0, self._length), dtype=np.float32))
+            self._vectors = VectorArray(
+                np.empty(0, dtype=np.int64), np.empty((0, self._length), dtype=np.float32), KnownPositions()
+            )
             self._has_many = False
         if not self._newest_seq and not self._has_many:
             count = database.execute(SQL["count_vectors"], (model, EXACT_SEARCH_LIMIT + 1)).get
@@ -431,10 +583,13 @@ class ModelVectors:
             self._vectors = VectorArray(
                 np.concatenate((self._vectors.seqs, np.array(seqs, dtype=np.int64))),
                 np.concatenate((self._vectors.units, units)),
+                self._vectors.positions,
             )
             if len(self._vectors.seqs) > EXACT_SEARCH_LIMIT:
                 self._has_many = True
-                self._vectors = VectorArray(self._vectors.seqs[:0].copy(), self._vectors.units[:0].copy())
+                self._vectors = VectorArray(
+                    self._vectors.seqs[:0].copy(), self._vectors.units[:0].copy(), KnownPositions()
+                )
         return None if self._has_many else self._vectors
 
 
@@ -457,6 +612,9 @@ class ModelSketches:
         if edition != self._edition:
             self._clear(0)
             self._edition, self._newest_seq = edition, 0
+        newest = database.execute(SQL["newest_vector"], (model,)).get
+        if newest is None or (type(newest) is int and newest <= self._newest_seq):  # finding a block reads whole blocks
+            return self._current_array()
         expected = 0
         for end, seqs, sketches in database.execute(SQL["sketch_blocks"], (model, self._newest_seq)):
             if type(end) is not int:  # a damaged index may name another type
@@ -473,6 +631,9 @@ class ModelSketches:
             self._newest_seq = rows[-1][0] if type(rows[-1][0]) is int else self._newest_seq
         if self._count > _MAX_CACHED_VECTORS:
             self._vectors = None
+        return self._current_array()
+
+    def _current_array(self) -> SketchArray:
         return SketchArray(self._seqs[: self._count], self._words[:, : self._count], self._vectors)
 
     def _append(self, block: SketchBlock, expected: int) -> None:

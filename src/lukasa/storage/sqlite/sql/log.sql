@@ -49,8 +49,8 @@ DELETE FROM not_current WHERE seq = ?
 SELECT digest FROM log WHERE scope = ? AND kind = ? AND id = ? AND version = ?
 
 -- name: entries_at
--- Select the entries at some positions.
-SELECT log.seq, CAST(line AS BLOB), digest FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value ORDER BY log.seq
+-- Select the entries at some positions, in the order in which they are given.
+SELECT log.seq, CAST(line AS BLOB), digest FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value
 
 -- name: get_version
 -- Select one visible version of a key by number.

@@ -70,6 +70,11 @@ CROSS JOIN log ON log.seq = wanted.value
 CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?1) AND vector.seq = log.seq
 WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 
+-- name: vectors_of_matches
+-- Select the vectors of a model at positions whose entries were read before.
+SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?2) AS wanted
+CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?1) AND vector.seq = wanted.value
+
 -- name: current_vectors
 -- Select the vectors of a model at some positions, current versions only.
 SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS wanted CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?) AND vector.seq = wanted.value

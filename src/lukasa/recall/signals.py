@@ -239,7 +239,7 @@ def compute_features(passages: Sequence[str]) -> TextFeatures:
 class FeatureCache:
     """The features of the texts that were ranked lately, as rows of a table; a full table starts anew."""
 
-    def __init__(self, size: int = 1 << 13) -> None:
+    def __init__(self, size: int = 12_000) -> None:
         self._lock = threading.Lock()
         self._row_by_text: dict[str, int] = {}
         self._table = np.zeros((size, len(TextFeatures._fields)))

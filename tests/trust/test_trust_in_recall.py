@@ -1,5 +1,6 @@
 """Trust in recall: ranking, display, derived records, and the share of one author in an answer."""
 
+from array import array
 from contextlib import contextmanager
 
 import pytest
@@ -174,7 +175,7 @@ def test_an_agent_sees_the_trust_of_authors_it_can_read_and_nothing_else(tmp_pat
 def hits(*authors, score=lambda seq: 10 - seq / 100):
     """Return ranked candidates with falling scores, one by each author."""
     return [
-        RankedCandidate(RecallCandidate(seq, f"t{seq}", author=author), score(seq), (), {})
+        RankedCandidate(RecallCandidate(seq, f"t{seq}", author=author), score(seq), b"", {})
         for seq, author in enumerate(authors)
     ]
 
@@ -224,7 +225,9 @@ def test_limiting_shares_loses_no_hit_and_keeps_each_authors_order(authors, k):
 
 
 def test_less_trust_lowers_the_score_by_the_weight_of_trust():
-    hit = RankedCandidate(RecallCandidate(1, "x", trust=0.9), 1.0, (0.5, 0.9), {"words": 1.0, "trust": 0.2})
+    hit = RankedCandidate(
+        RecallCandidate(1, "x", trust=0.9), 1.0, array("d", (0.5, 0.9)).tobytes(), {"words": 1.0, "trust": 0.2}
+    )
     lowered = with_trust(hit, 0.4)
     assert lowered.score == pytest.approx(0.9)
     assert lowered.values == (0.5, 0.4)

@@ -73,15 +73,17 @@ def test_a_forked_child_and_its_parent_see_what_the_other_writes(tmp_path):
         def act():
             before = notes.read()
             memory.journal.write("note", "of the child")
-            theirs.send((before, notes.read(), theirs.recv(), notes.read()))
+            theirs.send((before, notes.read()))
+            theirs.recv()
+            theirs.send(notes.read())
 
         child = context.Process(target=act)
         child.start()
-        while len(notes.read()) < 2:
-            pass
+        before, between = ours.recv()
+        assert notes.read() == ["one", "of the child"]
         memory.journal.write("note", "of the parent")
         ours.send("written")
-        before, between, _, after = ours.recv()
+        after = ours.recv()
         child.join()
         assert before == ["one"]
         assert between == ["one", "of the child"]

@@ -231,11 +231,15 @@ def _is_plain_body(body: Mapping[str, Any], max_characters: int) -> bool:
     """Tell whether a body has no fault, cheaply if it consists of few objects with scalar values."""
     objects: list[Mapping[str, Any]] = [body]
     texts: list[str] = []
+    length = 0
     for each in objects:
         texts += each
         for value in each.values():
             kind = value.__class__
             if kind is str:
+                length += len(value)
+                if length > max_characters:  # before the strings are joined
+                    return False
                 texts.append(value)
             elif kind is dict and len(objects) < MAX_DEPTH:
                 objects.append(value)

@@ -345,7 +345,7 @@ class Conversations:
             "role": role, "content": content, "timestamp": timestamp, "token_count": token_count, "speaker": speaker,
             "tool_calls": list(tool_calls), "tool_call_id": tool_call_id,
         }  # fmt: skip
-        return self.extend(session_id, [Turn.from_entry({**(extra or {}), **entry})], key=key)
+        return self.extend(session_id, [{**(extra or {}), **entry}], key=key)
 
     def extend(
         self,
@@ -367,7 +367,7 @@ class Conversations:
             memory.context.extend("s1", [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}])
         """
         conversation = self._conversation(session_id)
-        new_turns = [Turn.from_entry(turn) for turn in turns]
+        new_turns = [Turn.from_entry(turn, "" if key else self._new_id()) for turn in turns]
         if (refused := check_turns(new_turns)) is not None:
             return refused
         if key:  # a repeated call gives its turns the same ids
@@ -376,8 +376,6 @@ class Conversations:
             new_turns = [replace(turn, id=digest[:26]) for turn, digest in zip(new_turns, digests, strict=True)]
             if (first := self._find_repeated_outcome(conversation, new_turns)) is not None:
                 return first
-        else:
-            new_turns = [replace(turn, id=self._new_id()) for turn in new_turns]
         has_state, settings = self._read_settings(conversation)
         drafts = [draft._replace(expected=0) for draft in self._turn_drafts(conversation, new_turns, origin)]
         if settings.extracting:

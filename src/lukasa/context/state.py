@@ -49,10 +49,10 @@ class Turn:
     id: str = ""
 
     @classmethod
-    def from_entry(cls, value: Turn | Mapping[str, Any]) -> Turn:
-        """Build a turn from an entry of the document's history; unknown fields go to ``extra``."""
+    def from_entry(cls, value: Turn | Mapping[str, Any], id: str = "") -> Turn:
+        """Build a turn from an entry of the document's history; unknown fields go to ``extra``. An ``id`` replaces its own."""
         if isinstance(value, Turn):
-            return value
+            return replace(value, id=id) if id else value
         entry: object = value
         if not isinstance(entry, Mapping) or not isinstance(entry.get("role"), str):
             raise InvalidInput("An entry of the history needs a role and a content.")
@@ -63,6 +63,7 @@ class Turn:
             raise InvalidInput("The content of an entry is text, its token_count a number that is not negative.")
         if calls is not None and not (isinstance(calls, list | tuple) and all(isinstance(c, Mapping) for c in calls)):
             raise InvalidInput("The tool_calls of an entry are a list of objects.")
+        own_id = str(rest.pop("id", "") or "")
         return cls(
             role=rest.pop("role"),
             content=content,
@@ -71,7 +72,7 @@ class Turn:
             speaker=rest.pop("speaker", "") or "",
             tool_calls=tuple(calls or ()),
             tool_call_id=rest.pop("tool_call_id", "") or "",
-            id=str(rest.pop("id", "") or ""),
+            id=id or own_id,
             extra=rest,
         )
 

@@ -237,7 +237,7 @@ def compute_features(passages: Sequence[str]) -> TextFeatures:
 
 
 class FeatureCache:
-    """The features of the texts that were ranked lately, as rows of a table; a full table starts anew."""
+    """The features of the texts that were ranked lately, as rows of a table; a full table is emptied."""
 
     def __init__(self, size: int = 12_000) -> None:
         self._lock = threading.Lock()

@@ -8,7 +8,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -110,33 +110,37 @@ def run(
     known = (*BENCHMARKS, *(SERVER_BENCHMARKS if server else ()))
     wanted = [benchmark for benchmark in known if not only or benchmark.quick.split(maxsplit=1)[0] in only]
     if questions:
-        words = " ".join(map(str, questions))
+        words = " ".join(file.name for file in questions)
         wanted.append(Benchmark("Recall", f"recall {words}", f"recall {words} --baseline all"))
     options = ["--full" if full else "--quick", *(f"--only {name}" for name in only)]
-    options += [f"--server {SHOWN_SERVER}"] * bool(server) + [f"--questions {file}" for file in questions]
+    options += [f"--server {SHOWN_SERVER}"] * bool(server) + [f"--questions {file.name}" for file in questions]
+    actual = {SHOWN_SERVER: server} | {file.name: str(file) for file in questions}
     sections = []
     for number, benchmark in enumerate(wanted):
         if progress is not None:
             progress(benchmark.title, number, len(wanted))
-        sections.append(_run_one(benchmark.title, benchmark.full if full else benchmark.quick, server, reuse))
+        sections.append(_run_one(benchmark.title, benchmark.full if full else benchmark.quick, actual, reuse))
     return "\n".join(_write_page(sections, f"lukasa bench all {' '.join(options)}"))
 
 
-def _run_one(title: str, command: str, server: str, reuse: Path | None) -> Section:
-    """Run one benchmark, unless the folder has what it printed. A failure is not kept: the next run tries again."""
+def _run_one(title: str, command: str, actual: Mapping[str, str], reuse: Path | None) -> Section:
+    """Run one benchmark, unless the folder has what it printed. A failure is not kept: the next run tries again.
+
+    ``actual`` has the words that the page shows in a shorter form: the page names neither a server nor a folder.
+    """
     kept = reuse / f"{'-'.join(re.findall('[a-z0-9]+', title.lower()))}.json" if reuse else None
     if kept and kept.exists():
         section = Section(**json.loads(kept.read_text("utf-8")))
         if section.command == command:
             return section
     words = [sys.executable, "-m", "lukasa.interfaces.cli", "bench"]
-    words += [server if word == SHOWN_SERVER else word for word in command.split()]
+    words += [actual.get(word, word) for word in command.split()]
     began = perf_counter()
     done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     output = "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip()
     failure = "" if done.returncode == 0 and output else done.stderr.strip()[-500:] or "It printed nothing."
-    if server:
-        failure = failure.replace(server, SHOWN_SERVER)
+    for shown, hidden in actual.items():
+        failure = failure.replace(hidden, shown) if hidden else failure
     date = datetime.now(UTC).date().isoformat()
     section = Section(title, command, _describe(command), date, perf_counter() - began, output, failure)
     if kept and not failure:

@@ -50,6 +50,14 @@ def test_a_server_is_measured_and_its_password_is_not_shown(monkeypatch):
     assert "| not run |" in page, "no server is there"
 
 
+def test_the_page_names_question_sets_without_their_folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(every, "BENCHMARKS", ())
+    page = every.run(questions=[tmp_path / "talks.json"])
+    assert "    lukasa bench all --quick --questions talks.json\n" in page
+    assert "    lukasa bench recall talks.json\n" in page
+    assert str(tmp_path) not in page
+
+
 def test_no_cell_of_a_table_is_cut_short(capsys):
     case = "a long name of a case " * 4
     machine = MachineInfo(2, 0.5, "Linux", "3.11.7", "3.54.1", 0.0002)

@@ -284,8 +284,8 @@ def terms_from_words(words: Iterable[str]) -> tuple[str, ...]:
 
 def find_term_offsets(folded_text: str, term: str) -> list[int]:
     """Return the offsets in a folded text at which the text index has the term."""
-    offsets: list[int] = []
     if not term.isascii() and _RUN.fullmatch(term):
+        offsets: list[int] = []
         start = folded_text.find(term)
         while start >= 0:
             offsets.append(start)
@@ -293,17 +293,7 @@ def find_term_offsets(folded_text: str, term: str) -> list[int]:
         return offsets
     # a stem may differ from its words in the last letter: happi and happy, kei and key
     prefix = term[:-1] if len(term) > 3 or (len(term) > 1 and term[-1] == "i") else term
-    find, length, is_ascii = folded_text.find, len(prefix), folded_text.isascii()
-    start = find(prefix)
-    while start >= 0:
-        end = start + length
-        before = folded_text[start - 1] if start else ""
-        if not (before.isalnum() if is_ascii else before and _is_spaced_letter(before)):
-            end = _find_word_end(folded_text, end)
-            if stem_word(folded_text[start:end]) == term:
-                offsets.append(start)
-        start = find(prefix, end)
-    return offsets
+    return _find_word_offsets(folded_text, prefix, lambda word: stem_word(word) == term)
 
 
 def find_related_offsets(folded_text: str, term: str) -> list[int]:
@@ -311,15 +301,22 @@ def find_related_offsets(folded_text: str, term: str) -> list[int]:
     prefix = _related_prefix(term)
     if not prefix:
         return find_term_offsets(folded_text, term)
+    return _find_word_offsets(folded_text, prefix, lambda word: _is_related(word, term))
+
+
+def _find_word_offsets(folded_text: str, prefix: str, accepts: Callable[[str], bool]) -> list[int]:
+    """Return the offsets of the accepted words that begin with a prefix."""
     offsets: list[int] = []
-    start = folded_text.find(prefix)
+    find, length, is_ascii = folded_text.find, len(prefix), folded_text.isascii()
+    start = find(prefix)
     while start >= 0:
-        end = start + len(prefix)
-        if start == 0 or not _is_spaced_letter(folded_text[start - 1]):
+        end = start + length
+        before = folded_text[start - 1] if start else ""
+        if not (before.isalnum() if is_ascii else before and _is_spaced_letter(before)):
             end = _find_word_end(folded_text, end)
-            if _is_related(folded_text[start:end], term):
+            if accepts(folded_text[start:end]):
                 offsets.append(start)
-        start = folded_text.find(prefix, end)
+        start = find(prefix, end)
     return offsets
 
 

@@ -312,12 +312,11 @@ class SqliteEngine:
     ) -> Outcome:
         now, kinds = self._clock.now, self._near_duplicate_kinds
         fast_path: FastPath[Outcome] | None = None
-        if key is not None:
-            pass
-        elif callable(batch):
-            fast_path = lambda cursor: append.append_conditional(cursor, now(), reach, batch, kinds)  # noqa: E731
-        elif (single := find_single_insert(reach, batch, kinds, of_any_key=True)) is not None:
-            fast_path = lambda cursor: append.insert_single(cursor, now(), single)  # noqa: E731
+        if key is None:
+            if callable(batch):
+                fast_path = lambda cursor: append.append_conditional(cursor, now(), reach, batch, kinds)  # noqa: E731
+            elif (single := find_single_insert(reach, batch, kinds, of_any_key=True)) is not None:
+                fast_path = lambda cursor: append.insert_single(cursor, now(), single)  # noqa: E731
         return self._write(lambda pending: append.append_batch(pending, now(), reach, batch, key), fast_path)
 
     def replay(

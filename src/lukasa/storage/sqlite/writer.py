@@ -170,9 +170,11 @@ class SqliteWriter:
         try:
             if own_job.exclusive_work is not None:
                 own_job.result = own_job.exclusive_work(self._get_connection())
-            elif own_job.fast_path is None or len(jobs) > 1:
-                self._run_transaction(jobs)
-            elif (done := self._try_fast_path(own_job.fast_path)) is not None:
+            elif (
+                own_job.fast_path is not None
+                and len(jobs) == 1
+                and (done := self._try_fast_path(own_job.fast_path)) is not None
+            ):
                 own_job.result = done[0]
             else:
                 self._run_transaction(jobs)

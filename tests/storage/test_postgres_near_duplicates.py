@@ -95,3 +95,23 @@ def test_the_keys_follow_every_change_of_the_log(engine, database) -> None:
     assert (finding.where, finding.repairable) == ("near-duplicates", True)
     engine.reindex()
     assert engine.verify().findings == ()
+
+
+@pytest.mark.requirement("VLT-3", "LOG-5")
+def test_a_batch_that_is_copied_has_the_keys_of_its_current_texts(engine, database) -> None:
+    drafts = [
+        make_draft(
+            f"the heron {number} keeps boat {number * 3} in the harbour", kind=KIND, scope=scope, id=f"n{number}"
+        )
+        for number in range(40)
+        for scope in (SHARED, "agent:ada")
+    ]
+    again = make_draft("the osprey has left the harbour of Matadi", kind=KIND, id="n7")
+    add(engine, *drafts, again)
+    assert engine.verify().findings == ()
+    keys = database.execute("SELECT scope, seq, array_agg(pair_key ORDER BY pair_key) FROM duplicate_key GROUP BY 1, 2")
+    rows = database.execute("SELECT scope, seq, pair_keys FROM log WHERE live AND kind = %s", (KIND,)).fetchall()
+    assert sorted(keys.fetchall()) == sorted(rows)
+    assert len(rows) == 80
+    write_note(engine, "alone", "the kestrel keeps no boats at all", kind=KIND)
+    assert engine.verify().findings == ()

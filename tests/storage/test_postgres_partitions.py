@@ -218,6 +218,7 @@ def work(memory):
     assert journal.neighbours(first.key)
     assert memory.remember("Deploys run on Tuesdays.")
     assert not memory.remember("Deploys run on Tuesdays.")
+    assert all(memory.vault.bulk_add([f"Crane {number} lifts crate {number * 7}" for number in range(60)]))
     assert memory.recall("When do the deploys run?").hits
     assert memory.recall("heron release").hits
     memory.context.append("c", "user", "Which day is the release?")

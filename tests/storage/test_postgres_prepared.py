@@ -14,10 +14,11 @@ from lukasa.outcome import Accepted
 from lukasa.scope import FULL_REACH
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.storage.postgres.append import InsertSingle
+from lukasa.storage.postgres.batch import format_integers, format_texts
 from lukasa.storage.postgres.connection import PostgresClient
 from lukasa.storage.postgres.group_commit import InsertGroup
 from lukasa.storage.postgres.prepared import decode_bigints, encode_array, execute_prepared
-from lukasa.testing.contract.base import make_draft
+from lukasa.testing.contract.base import make_draft, quarantine, release
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 OPTIONS = "-c search_path=lukasa,public"
@@ -117,3 +118,28 @@ def test_a_statement_is_prepared_once_for_each_connection(engine):
             assert execute_prepared(database, "insert_single", insert.parameters)
         names = database.execute("SELECT name FROM pg_prepared_statements WHERE statement LIKE '%insert_single%'")
         assert names.fetchall() == [("insert_single",)]
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(texts), st.lists(st.integers(-(2**31), 2**31 - 1)))
+def test_arrays_are_formatted_as_the_server_reads_them(client, some_texts, integers):
+    given_texts = [*some_texts, "NULL", 'a"b\\c', "{,}", "", " "]
+    with client.borrow_connection() as database:
+        values = (format_texts(given_texts), format_texts([]), format_integers(integers))
+        found = database.execute("SELECT %s::text[], %s::text[], %s::integer[]", values).fetchone()
+    assert found == (given_texts, [], integers)
+
+
+def test_a_single_insert_looks_for_quarantines_and_roles_once_there_may_be_any(engine):
+    def insert(id):
+        with psycopg.connect(engine.url, autocommit=True, options=OPTIONS) as database:
+            (noted,) = database.execute("SELECT pg_sequence_last_value('exception') IS NOT NULL").fetchone()
+            parameters = InsertSingle(make_draft("text", generated_id=id), NOW).parameters
+            return noted, execute_prepared(database, "insert_single", parameters) is not None
+
+    assert insert("before") == (False, True)
+    quarantine(engine, "mallory")
+    assert insert("during") == (True, False)
+    release(engine, "mallory")
+    assert insert("after") == (True, True)
+    assert engine.verify().findings == ()

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from lukasa.recall.signals import MAX_PART_LENGTH, MAX_WHOLE_LENGTH, lead_passage
 from lukasa.text.stopwords import STOP_WORDS_EXCEPT_NEGATIONS
 from lukasa.text.terms import (
+    _idle_tokenizers,
     extract_keywords,
     find_related_offsets,
     find_term_offsets,
@@ -194,3 +196,12 @@ def test_content_words_have_no_ending_after_an_apostrophe(text):
 @given(st.text(alphabet="aint'’- nodsüthe.会_", max_size=60))
 def test_the_first_content_word_is_the_first_of_all(text):
     assert first_content_word(text) == next(iter(list_content_words(text)), "")
+
+
+def test_threads_share_tokenizers_and_find_the_same_words():
+    texts = [f"The {word} boats of harbour {number}" for number in range(40) for word in ("fishing", "crème", "東京")]
+    alone = [tokenize_text(text) for text in texts]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            assert list(pool.map(tokenize_text, texts)) == alone
+    assert 1 <= len(_idle_tokenizers) <= 9

@@ -20,7 +20,6 @@ that only texts of one namespace meet.
 from __future__ import annotations
 
 import re
-import threading
 import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator
 from functools import lru_cache
@@ -91,7 +90,8 @@ _UNSPACED_SCRIPT = compile_on_use(
 _LATIN_WORD_LETTERS = bytes(code if chr(code).isalnum() or chr(code) == "'" else ord(" ") for code in range(256))
 _FOLDED_LATIN = bytes(ord(unicodedata.normalize("NFD", chr(code))[0].lower()) for code in range(256))
 
-_thread_local = threading.local()
+_idle_tokenizers: list[Callable[[str], list[str]]] = []
+"""Tokenizers that no thread is using: to build one takes as long as to tokenize thirty texts, and threads come and go."""
 
 
 def fold_text(text: str) -> str:
@@ -185,22 +185,24 @@ def tokenize_phrase(phrase: WordPhrase) -> list[str]:
 
 
 def _tokenize(text: str) -> list[str]:
-    tokenize: Callable[[str], list[str]] | None = getattr(_thread_local, "tokenize", None)
-    if tokenize is None:
-        tokenize = _thread_local.tokenize = _build_tokenizer()
-    return tokenize(text)
+    try:
+        tokenize = _idle_tokenizers.pop()
+    except IndexError:
+        tokenize = _build_tokenizer()
+    tokens = tokenize(text)
+    _idle_tokenizers.append(tokenize)
+    return tokens
 
 
 def _build_tokenizer() -> Callable[[str], list[str]]:
-    """Build a tokenizer for this thread; it needs a database that lives as long."""
+    """Build a tokenizer, which one thread at a time can use; it keeps the database that it needs."""
     import apsw
 
     database = apsw.Connection(":memory:")
     database.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")  # loads the tokenizers
     tokenizer = database.fts5_tokenizer(TOKENIZER[0], list(TOKENIZER[1:]))
-    _thread_local.database = database
 
-    def tokenize(text: str) -> list[str]:
+    def tokenize(text: str, _: apsw.Connection = database) -> list[str]:
         tokens: Any = tokenizer(
             text.encode("utf-8", "replace"),
             apsw.FTS5_TOKENIZE_DOCUMENT,

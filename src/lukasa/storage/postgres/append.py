@@ -36,7 +36,7 @@ from lukasa.storage.postgres.batch import (
     PostgresLogRow,
     PostgresPendingBatch,
     PostgresTallyChanges,
-    index_text,
+    format_integers,
     parse_key_state,
     parse_log_row,
 )
@@ -45,6 +45,7 @@ from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.prepared import Parameter, encode_array, execute_prepared
 from lukasa.storage.postgres.reader import PostgresReader
 from lukasa.storage.postgres.sql import SQL
+from lukasa.storage.postgres.text_index import index_text
 
 _COPY_THRESHOLD = 50
 _TEXT, _BIGINT, _INTEGER, _BYTEA = 25, 20, 23, 17  # the server's numbers of these types
@@ -318,7 +319,7 @@ def _flush(database: Database, pending: PostgresPendingBatch) -> list[PostgresLo
         if superseded:
             cursor.executemany(SQL["supersede"], superseded)
         if len(rows) > _COPY_THRESHOLD:
-            _copy_rows(database, "copy_entries", (row.copy_values for row in rows))
+            _copy_entries(database, rows)
             _copy_rows(database, "copy_links", link_rows)
         else:
             cursor.executemany(SQL["insert_entry"], [row.columns for row in rows])
@@ -334,14 +335,26 @@ def _flush_as_role(database: Database, pending: PostgresPendingBatch) -> list[Po
     if not rows:
         return rows
     values = zip(
-        *[
-            (row.entry, row.token_count, row.tsvector, row.group_label, "{" + ",".join(map(str, row.pair_keys)) + "}")
-            for row in rows
-        ],
+        *[(row.entry, row.token_count, row.tsvector, row.group_label, format_integers(row.pair_keys)) for row in rows],
         strict=True,
     )
     (positions,) = fetch_single_row(database.execute(SQL["append_entries"], [list(column) for column in values]))
     return [row._replace(seq=seq) for row, seq in zip(rows, positions, strict=True)]
+
+
+def _copy_entries(database: Database, rows: Sequence[PostgresLogRow]) -> None:
+    """Copy rows into the log, then add the near-duplicate keys of each scope at once: row by row takes three times as long."""
+    seqs_by_scope: dict[str, list[int]] = {}
+    for row in rows:
+        if row.pair_keys and row.live:
+            seqs_by_scope.setdefault(row.scope, []).append(row.seq)
+    if seqs_by_scope:
+        database.execute("SET LOCAL lukasa.adds_pair_keys = 'yes'")
+    _copy_rows(database, "copy_entries", (row.copy_values for row in rows))
+    for scope, seqs in seqs_by_scope.items():
+        database.execute(SQL["insert_pair_keys"], (scope, seqs))
+    if seqs_by_scope:
+        database.execute("SET LOCAL lukasa.adds_pair_keys = 'no'")
 
 
 def _copy_rows(database: Database, name: str, rows: Iterable[Sequence[Any]]) -> None:

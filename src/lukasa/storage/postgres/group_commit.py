@@ -72,8 +72,9 @@ class _ScopeInserts:
     __slots__ = ("in_flight", "transactions", "waiting")
 
     def __init__(self) -> None:
-        self.transactions = 0
-        self.in_flight = 0
+        """Begin with a transaction of one record."""
+        self.transactions = 1
+        self.in_flight = 1
         self.waiting: list[_WaitingInsert] = []
 
     def may_begin(self) -> bool:
@@ -102,12 +103,13 @@ class GroupCommit:
     def insert(self, insert: InsertSingle) -> Outcome | None:
         """Insert a record and return once it is durable; return None when it needs the full append."""
         scope = insert.scope
-        waiting, group = None, list[_WaitingInsert]()
+        waiting: _WaitingInsert | None = None
+        group: Sequence[_WaitingInsert] = ()
         with self._lock:
             inserts = self._scopes.get(scope)
             if inserts is None:
                 inserts = self._scopes[scope] = _ScopeInserts()
-            if inserts.may_begin():
+            elif inserts.may_begin():
                 inserts.transactions += 1
                 group = inserts.take_group()
             else:

@@ -25,11 +25,12 @@ from lukasa.storage.engine import (
 from lukasa.storage.integrity import CHECKSUM_MASK, Fingerprint, check_entry, compare_checksums, find_damaged
 from lukasa.storage.postgres import vectors
 from lukasa.storage.postgres.append import PostgresQuarantineBackend
-from lukasa.storage.postgres.batch import IndexSettings, PostgresLogRow, PostgresTallyChanges, index_text
+from lukasa.storage.postgres.batch import IndexSettings, PostgresLogRow, PostgresTallyChanges
 from lukasa.storage.postgres.connection import WriterSnapshot, fetch_single_row
 from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.reader import PostgresReader
 from lukasa.storage.postgres.sql import SQL
+from lukasa.storage.postgres.text_index import index_text
 
 _PAGE_SIZE = 2000
 _MAX_FINDINGS = 100

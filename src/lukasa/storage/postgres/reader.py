@@ -12,6 +12,7 @@ from lukasa.scope import Reach
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
 from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.postgres import text_index
+from lukasa.storage.postgres.batch import format_integers
 from lukasa.storage.postgres.connection import Values
 from lukasa.storage.postgres.sql import SQL
 from lukasa.storage.postgres.vectors import build_missing_vectors_count, build_missing_vectors_query, find_nearest
@@ -329,7 +330,9 @@ class PostgresReader(StoreReader):
         wanted = sorted({pair_key for pair_keys in keys_of_texts for pair_key in pair_keys})
         if not wanted or limit_per_key < 1 or not self._reach.reads(scope) or not self._is_storable((scope, kind)):
             return []
-        rows = self._fetch_rows("near_duplicates", (wanted, scope, limit_per_key, limit_per_key, scope, kind))
+        rows = self._fetch_rows(
+            "near_duplicates", (format_integers(wanted), scope, limit_per_key, limit_per_key, scope, kind)
+        )
         return [
             NearDuplicate(id, text, pair_keys)
             for seq, id, line, digest, pair_keys in rows

@@ -32,12 +32,20 @@ TokenPositions = Mapping[str, Sequence[int] | None]
 """The positions of query tokens in one text; None for a token whose positions were not stored."""
 
 
-def tokenize_for_index(text: str) -> list[str]:
-    """Split a text into the tokens of the index; a token that is too long for it is replaced by a hash."""
+def index_text(text: str) -> tuple[int | None, str | None]:
+    """Return the number of tokens of a text and its ``tsvector``; None for both without a text.
+
+    A token that is too long for the index is replaced by a hash.
+    """
+    if not text:
+        return None, None
     tokens = tokenize_text(text)
-    if max(map(len, tokens), default=0) <= _MAX_TOKEN_CHARACTERS // 2:
-        return tokens
-    return [_limit_token(token) for token in tokens]
+    if len(tokens) <= _MAX_POSITION:
+        tsvector = " ".join(map(add, tokens, _POSITION_SUFFIXES))
+        size, longest = len(tsvector), _MAX_TOKEN_CHARACTERS // 2
+        if size <= longest or (size <= _MAX_BYTES // 8 and max(map(len, tokens)) <= longest):
+            return len(tokens), tsvector
+    return len(tokens), format_tsvector([_limit_token(token) for token in tokens])
 
 
 def _limit_token(token: str) -> str:
@@ -136,9 +144,9 @@ def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool
     ranks = [f"rank_{n}" for n in numbers]
     ranked = ", ".join(f"ts_rank(log.words, %s::tsquery) AS {rank}" for rank in ranks)
     # ts_rank of one token is a tenth of the sum of 1, 1/4, 1/9 and so on for each time the text holds it, over the limit of that
-    # sum. Each operator is evaluated for every text that matches, so there are as few as possible.
+    # sum. Each operator is evaluated for every text that matches, so there are as few as possible: none for a token that it lacks.
     score = " + ".join(
-        f"weight_{n} * (1 - norm / (norm + round(1 / (1.6449340668482264 - 16.4493406685 * rank_{n}) - 0.5)))"
+        f"CASE WHEN rank_{n} > 0 THEN weight_{n} * (1 - norm / (norm + round(1 / (1.6449340668482264 - 16.4493406685 * rank_{n}) - 0.5))) ELSE 0 END"
         for n in numbers
     )
     weights = ", ".join(
@@ -147,14 +155,14 @@ def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool
         for count in ["%s" if not counts else f"texts_{n}"]
     )
     source = f"FROM log WHERE log.words @@ %s::tsquery AND {' AND '.join(conditions)}"
-    scored = f"{score} AS score FROM found, weighed, LATERAL (SELECT shortest + rate * length AS norm OFFSET 0) AS text ORDER BY score DESC"
+    scored = f"{score} AS score FROM (SELECT *, shortest + rate * length AS norm FROM found, weighed OFFSET 0) AS text ORDER BY score DESC"  # noqa: S608 - only our own fragments, values are bound
     if is_large:
         found = f"SELECT log.scope, log.tokens AS length, {ranked}, array_agg(log.seq) AS seqs {source} GROUP BY log.scope, length, {', '.join(ranks)}"
         counted = ", ".join(
             f"coalesce(sum(cardinality(seqs)) FILTER (WHERE rank_{n} > 0), 0) AS texts_{n}" for n in numbers
         )
         best = f"""SELECT seq, scope, score FROM (SELECT scope, seqs, {scored} FETCH FIRST (%s) ROWS WITH TIES) AS alike, unnest(seqs) AS seq
-            ORDER BY score DESC, seq LIMIT %s"""  # noqa: S608 - only our own fragments, values are bound
+            ORDER BY score DESC, seq LIMIT %s"""  # noqa: S608 - likewise
     else:
         found = f"SELECT log.seq, log.scope, log.tokens AS length, {ranked} {source}"
         counted = ", ".join(f"count(*) FILTER (WHERE rank_{n} > 0) AS texts_{n}" for n in numbers)

@@ -62,6 +62,12 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::integer[], %s::t
 -- Insert many log entries.
 COPY log (seq, scope, kind, id, version, author, at, moment, deleted, live, tokens, labels, group_label, pair_keys, words, digest, line) FROM STDIN
 
+-- name: insert_pair_keys
+-- Insert the near-duplicate keys of many entries of one scope, in the order of their index.
+INSERT INTO duplicate_key (seq, pair_key, scope)
+SELECT log.seq, pair_key, log.scope FROM log CROSS JOIN LATERAL unnest(log.pair_keys) AS pair_key
+WHERE log.scope = %s AND log.seq = ANY(%s) AND log.live ORDER BY pair_key, log.seq
+
 -- name: insert_link
 -- Insert one link.
 INSERT INTO link (scope, seq, relation, to_scope, to_kind, to_id) VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING

@@ -46,11 +46,13 @@ WHERE late.author <> ''
 -- name: near_duplicates
 -- Select the current records that share any of the near-duplicate keys: the newest few of each key, and more of those that share several.
 SELECT log.seq, log.id, log.line, log.digest, chosen.pair_keys FROM (
-    SELECT newest.seq, array_agg(newest.pair_key) AS pair_keys FROM unnest(%s::integer[]) AS wanted (pair_key)
-    CROSS JOIN LATERAL (
-        SELECT d.seq, d.pair_key, row_number() OVER (ORDER BY d.seq DESC) AS place FROM duplicate_key AS d
-        WHERE d.scope = %s AND d.pair_key = wanted.pair_key ORDER BY d.seq DESC LIMIT 8 * %s::integer) AS newest
-    GROUP BY newest.seq HAVING min(newest.place) <= (CASE WHEN count(*) > 1 THEN 8 ELSE 1 END) * %s::integer) AS chosen
+    SELECT placed.seq, array_agg(placed.pair_key) AS pair_keys FROM (
+        SELECT newest.seq, newest.pair_key, row_number() OVER (PARTITION BY newest.pair_key ORDER BY newest.seq DESC) AS place
+        FROM unnest(%s::integer[]) AS wanted (pair_key)
+        CROSS JOIN LATERAL (
+            SELECT d.seq, d.pair_key FROM duplicate_key AS d
+            WHERE d.scope = %s AND d.pair_key = wanted.pair_key ORDER BY d.seq DESC LIMIT 8 * %s::integer) AS newest) AS placed
+    GROUP BY placed.seq HAVING min(placed.place) <= (CASE WHEN count(*) > 1 THEN 8 ELSE 1 END) * %s::integer) AS chosen
 CROSS JOIN LATERAL (
     SELECT seq, id, line, digest, kind FROM log WHERE log.seq = chosen.seq AND log.scope = %s OFFSET 0) AS log
 WHERE log.kind = %s

@@ -252,7 +252,7 @@ class Journal:
         Example:
             memory.journal.write("note", "Ben is on leave.", labels=("tag=team",))
         """
-        return self.append(Draft(kind, text, NO_BODY if body is None else dict(body), **fields), key=key)
+        return self._append([Draft(kind, text, NO_BODY if body is None else dict(body), **fields)], key)
 
     def append(self, drafts: Draft | Iterable[Draft], *, key: str | None = None) -> Outcome:
         """Write a draft, or a batch of drafts as one atomic unit.
@@ -264,7 +264,11 @@ class Journal:
         Example:
             memory.journal.append([lukasa.Draft("note", "Ben is on leave."), lukasa.Draft("note", "Carol is in charge.")])
         """
-        validated = self._validate_drafts([drafts] if isinstance(drafts, Draft) else drafts)
+        return self._append([drafts] if isinstance(drafts, Draft) else drafts, key)
+
+    def _append(self, drafts: Iterable[Draft], key: str | None) -> Outcome:
+        """Append drafts whose types were checked."""
+        validated = self._validate_drafts(drafts)
         return validated if isinstance(validated, Refused) else self._engine.append(self.reach, validated, key=key)
 
     def append_if(self, condition: ConditionalDrafts, *, key: str | None = None) -> Outcome:

@@ -133,7 +133,7 @@ def test_arrays_are_formatted_as_the_server_reads_them(client, some_texts, integ
 def test_a_single_insert_looks_for_quarantines_and_roles_once_there_may_be_any(engine):
     def insert(id):
         with psycopg.connect(engine.url, autocommit=True, options=OPTIONS) as database:
-            (noted,) = database.execute("SELECT pg_sequence_last_value('exception') IS NOT NULL").fetchone()
+            ((noted,),) = database.execute("SELECT pg_sequence_last_value('exception') IS NOT NULL").fetchall()
             parameters = InsertSingle(make_draft("text", generated_id=id), NOW).parameters
             return noted, execute_prepared(database, "insert_single", parameters) is not None
 

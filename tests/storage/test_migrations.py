@@ -173,6 +173,8 @@ def test_a_postgres_store_of_schema_2_is_migrated(postgres, fresh_store) -> None
             ((position,),) = source.execute("SELECT newest_position()").fetchall()
             old.execute("SELECT setval('position', %s)", (position,))
         engine = PostgresEngine(old_url, clock=clock, near_duplicate_kinds=KINDS, group_label="session")
+        with psycopg.connect(old_url) as migrated:  # a single insert looks for the quarantine that there was
+            assert migrated.execute("SELECT pg_sequence_last_value('lukasa.exception') > 0").fetchall() == [(True,)]
         check_migrated(engine, before)
         engine.close()
         with psycopg.connect(old_url, autocommit=True) as migrated, psycopg.connect(source_url) as fresh:

@@ -455,7 +455,7 @@ class SketchArray(NamedTuple):
             wanted = wanted[~is_here]
         rows: list[Any] = []
         if len(wanted):
-            rows = database.execute(SQL["current_vectors"], (encode_list(wanted.tolist()), model)).fetchall()
+            rows = database.execute(SQL["current_vectors"], (model, encode_list(wanted.tolist()))).fetchall()
         found, decoded = decode_vectors(rows, len(vector), damaged)
         if self.vectors is not None and rows and not damaged:
             self.vectors.add(self.seqs, rows, len(vector))
@@ -654,7 +654,8 @@ class ModelSketches:
         """Move to larger arrays when these are full; readers of the old arrays keep them."""
         if count <= len(self._seqs):
             return
-        capacity = max(_MIN_CAPACITY, count, expected + expected // 50, len(self._seqs) * 5 // 4)
+        spare = max(expected // 50, _POSITIONS_IN_BLOCK)  # the newest vectors are in no block
+        capacity = max(_MIN_CAPACITY, count, expected + spare if expected else 0, len(self._seqs) * 5 // 4)
         seqs, words = np.empty(capacity, dtype=np.int64), np.empty((len(self._words), capacity), dtype=np.uint64)
         seqs[: self._count] = self._seqs[: self._count]
         words[:, : self._count] = self._words[:, : self._count]

@@ -360,10 +360,8 @@ class SqliteEngine:
             if replaced:
                 database.execute(SQL["raise_vector_edition"], (model,))
                 database.executemany(SQL["delete_vectors"], [(model, seq) for seq in replaced])
-            positions = encode_list([row[0] for row in changed])
-            erased = {
-                seq for (seq,) in query_rows(database, "missing_positions", (positions,))
-            }  # since texts were read
+            positions = encode_list([row[0] for row in changed])  # of which some may have been erased by now
+            erased = {seq for (seq,) in query_rows(database, "missing_positions", (positions,))}
             new = [(first + (seq << 12) + chunk, data) for seq, chunk, data in changed if seq not in erased]
             database.executemany(SQL["put_vector"], new)
             if replaced:

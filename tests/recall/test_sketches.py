@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Draft
+from lukasa.errors import InvalidInput
 from lukasa.scope import FULL_REACH
 from lukasa.storage.engine import Query
 from lukasa.storage.sqlite import SqliteEngine
@@ -287,6 +288,25 @@ def test_putting_the_same_vectors_again_changes_nothing(engine):
     assert edition() == 2, "another chunk is another record"
 
 
+def test_the_vectors_of_neighbouring_positions_and_chunks_and_models_are_kept_apart(engine):
+    seqs = write_texts(engine, 3)
+    vectors = dict(zip([(seq, chunk) for seq in seqs for chunk in (0, 1, 4_095)], clustered_vectors(7, 9), strict=True))
+    for model, sign in (("m", 1.0), ("other", -1.0)):
+        engine.put_vectors(model, [(*place, sign * vector) for place, vector in vectors.items()])
+    engine.put_vectors("m", [(seqs[1], 0, -vectors[seqs[1], 0])])
+    with engine._borrow_connection() as database:
+        for model, sign in (("m", 1.0), ("other", -1.0)):
+            for seq in seqs:
+                expected = [(seq, chunk, encode_vector(sign * vectors[seq, chunk])) for chunk in (0, 1, 4_095)]
+                if (model, seq) == ("m", seqs[1]):
+                    expected = [(seq, 0, encode_vector(-vectors[seq, 0]))]
+                assert database.execute(SQL["vectors_at"], (model, seq)).fetchall() == expected
+            assert database.execute(SQL["newest_vector"], (model,)).get == seqs[-1]
+    for chunk in (-1, 4_096):
+        with pytest.raises(InvalidInput, match="chunk"):
+            engine.put_vectors("m", [(seqs[0], chunk, vectors[seqs[0], 0])])
+
+
 def test_vectors_of_two_lengths_under_one_model_are_both_found(engine):
     seqs = write_texts(engine)
     short, long = [1.0] * 64, [1.0] * LENGTH
@@ -338,13 +358,15 @@ def test_vectors_that_were_read_before_are_found_while_their_texts_are_current(e
     read: list[str] = []
     with engine.snapshot(FULL_REACH) as reader:
         query = Query(limit=3)
-        found = [match.record.seq for match in reader.match_vector("m", asked.tolist(), query)]
         reader._db.trace_v2(1, lambda event: read.append(event["sql"]))
+        found = [match.record.seq for match in reader.match_vector("m", asked.tolist(), query)]
+        assert SQL["current_vectors"] in read
+        read.clear()
         again = [match.record.seq for match in reader.match_vector("m", asked.tolist(), query)]
         reader._db.trace_v2(0)
     assert found == again == by_nearness[:3]
     assert read
-    assert not any("FROM json_each(?) AS wanted CROSS JOIN vector" in statement for statement in read)
+    assert SQL["current_vectors"] not in read
     with lukasa.open(engine.path, embedder="hash") as memory:
         key = next(record.key for record in memory.journal.read(Query(kinds=("note",))) if record.seq == found[0])
         memory.journal.delete(key)

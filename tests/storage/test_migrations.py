@@ -130,6 +130,39 @@ def test_the_vectors_of_a_sqlite_store_of_schema_4_are_found_by_their_sketches(t
 
 
 @pytest.mark.requirement("OPS-2")
+def test_the_vectors_of_a_sqlite_store_of_schema_6_are_all_kept(tmp_path) -> None:
+    source, path = tmp_path / "source.db", tmp_path / "old.db"
+    engine = SqliteEngine(source)
+    seqs = [write_note(engine, f"n{number}", f"text {number}").seq for number in range(20)]
+    rows = [(seq, chunk, [1.0, seq, chunk]) for seq in seqs for chunk in (0, 1, 4_095)]
+    for model in ("m", "other"):
+        engine.put_vectors(model, rows)
+    engine.close()
+    old = apsw.Connection(str(path))
+    store_file.register_functions(old)
+    for number, script in store_file.load_migrations():
+        if number <= 6:
+            old.execute(script)
+    old.execute(f"PRAGMA application_id = {store_file.APPLICATION_ID}; PRAGMA user_version = 6")
+    old.execute("ATTACH ? AS source", (str(source),))
+    old.execute("INSERT INTO main.model SELECT number, name FROM source.model")
+    old.execute("INSERT INTO main.vector SELECT model, seq, chunk, vector FROM source.vector ORDER BY random()")
+    for table in ("log", "not_current", "label", "tally", "meta"):
+        old.execute(f"INSERT OR IGNORE INTO main.{table} SELECT * FROM source.{table}")
+    for index in ("words", "past_words"):
+        old.execute(f"INSERT INTO {index} ({index}) VALUES ('rebuild')")
+    content = "SELECT name, seq, chunk, vector FROM vector JOIN model ON model.number = vector.model ORDER BY 1, 2, 3"
+    before = old.execute(content).fetchall()
+    old.close()
+    engine = SqliteEngine(path)
+    assert engine.verify().findings == ()
+    with engine._borrow_connection() as database:
+        assert len(before) == 2 * len(rows)
+        assert database.execute(content).fetchall() == before
+    engine.close()
+
+
+@pytest.mark.requirement("OPS-2")
 def test_an_opener_that_waited_for_the_migration_of_another_finds_its_store(postgres) -> None:
     options = "-c search_path=lukasa,public"
     with (

@@ -19,7 +19,7 @@ import pytest
 import lukasa.storage.sqlite
 from lukasa.errors import StoreDamaged, StoreError, StoreForeign, StoreNewer
 from lukasa.storage.sqlite import SqliteEngine, store_file
-from lukasa.storage.sqlite.sql import SQL
+from lukasa.storage.sqlite.sql import SQL, insert_rows
 from lukasa.testing.contract.base import list_ids, write_note
 
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"
@@ -383,3 +383,20 @@ def test_no_statement_is_prepared_again_when_its_values_change(made):
         database.close()
         assert counts[0] > 0
         assert counts[1:] == counts[:1] * 2
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 50])
+def test_rows_that_are_inserted_together_are_all_there_and_leave_the_text_index_to_the_commit(made, count):
+    labels, keys = [(f"n={number}", "shared", number) for number in range(count)], [(nr % 3, nr) for nr in range(count)]
+    database = store_file.connect(made, timeout=1)
+    database.execute("BEGIN")
+    before = database.execute("SELECT count(*) FROM words_data").get
+    database.execute(SQL["index_text"], (100, "gathered until the commit"))
+    insert_rows(database, "insert_label", labels)
+    insert_rows(database, "insert_duplicate_key", keys)
+    assert database.execute("SELECT count(*) FROM words_data").get == before
+    assert database.execute("SELECT * FROM label ORDER BY seq").fetchall() == labels
+    assert database.execute("SELECT * FROM duplicate_key ORDER BY seq").fetchall() == keys
+    database.execute("COMMIT")
+    assert database.execute("SELECT count(*) FROM words_data").get > before
+    database.close()

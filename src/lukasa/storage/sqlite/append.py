@@ -36,7 +36,7 @@ from lukasa.storage.append import (
 from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ImportReceiptDraft, ReplayResult
 from lukasa.storage.integrity import checksum
 from lukasa.storage.sqlite.reader import SqliteReader
-from lukasa.storage.sqlite.sql import SQL
+from lukasa.storage.sqlite.sql import SQL, insert_rows
 from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS, index_texts
 from lukasa.text.terms import text_pair_keys, to_index_form
 
@@ -263,8 +263,7 @@ class SqlitePendingBatch:
         elif self._texts:
             self._index_pending_texts()
         span = (self.first_seq, self.next_seq - 1)
-        if self._labels:
-            self.database.executemany(SQL["insert_label"], sorted(self._labels))
+        insert_rows(self.database, "insert_label", sorted(self._labels))
         changes, kinds, kinds_written = TallyChanges(), self.near_duplicate_kinds, set[str]()
         for (scope, kind), rows in groupby(self._rows, itemgetter(1, 2)):
             changes.add_versions(scope, kind, [row[8] for row in rows])
@@ -283,8 +282,7 @@ class SqlitePendingBatch:
 def insert_pair_keys(database: apsw.Connection, texts: Iterable[TextRow]) -> None:
     """Insert the near-duplicate keys of texts, in index order so that each page of the index is written once."""
     rows = sorted((pair_key, seq) for seq, scope, kind, text in texts for pair_key in text_pair_keys(text, scope, kind))
-    if rows:
-        database.executemany(SQL["insert_duplicate_key"], rows)
+    insert_rows(database, "insert_duplicate_key", rows)
 
 
 class SqliteQuarantineBackend:

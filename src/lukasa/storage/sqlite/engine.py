@@ -19,6 +19,7 @@ import apsw
 
 from lukasa.clock import Clock, SystemClock, to_microseconds
 from lukasa.errors import (
+    InvalidInput,
     LukasaError,
     StoreBusy,
     StoreClosed,
@@ -57,7 +58,7 @@ from lukasa.storage.sqlite import append, maintenance, store_file
 from lukasa.storage.sqlite.append import SqlitePendingBatch
 from lukasa.storage.sqlite.head import AcknowledgedHead, HeadWriter, read_head
 from lukasa.storage.sqlite.reader import SqliteReader
-from lukasa.storage.sqlite.sql import SQL
+from lukasa.storage.sqlite.sql import SQL, encode_list, query_rows
 from lukasa.storage.sqlite.store_file import translate_error
 from lukasa.storage.sqlite.writer import BatchWork, FastPath, SqliteWriter, checkpoint
 
@@ -66,7 +67,8 @@ _REPLAY_CHUNK = 1000
 _BRIEF_TIMEOUT = 0.25
 _COPY_FOLDERS = (None, "/dev/shm")  # noqa: S108 - the second is used where the first is full
 _MAX_IDLE_READERS = 8
-_READER_CACHE = "PRAGMA cache_size = -4096"  # a quarter of a writer's: the operating system caches the file too
+_MAX_CHUNK = 0xFFF  # the part of a vector's place that is the chunk
+_READER_CACHE = "PRAGMA cache_size = -2048"  # an eighth of a writer's: the operating system caches the file too
 
 T = TypeVar("T")
 
@@ -332,6 +334,8 @@ class SqliteEngine:
         from lukasa.storage.sqlite.vectors import encode_vectors, pack_sketches, repack_sketches
 
         given = list(vectors)
+        if not all(0 <= chunk <= _MAX_CHUNK for _, chunk, _ in given):
+            raise InvalidInput(f"The number of a chunk is from 0 to {_MAX_CHUNK:,}.")
         encoded = encode_vectors([vector for _, _, vector in given])
         rows = [(seq, chunk, data) for (seq, chunk, _), data in zip(given, encoded, strict=True)]
 
@@ -339,9 +343,8 @@ class SqliteEngine:
             database = pending.take_connection()
             newest = database.execute(SQL["newest_vector"], (model,)).get or 0
             by_position: dict[int, list[tuple[int, int, bytes]]] = {}
-            for row in rows:
-                if row[0] <= newest:
-                    by_position.setdefault(row[0], []).append(row)
+            for row in [row for row in rows if row[0] <= newest]:
+                by_position.setdefault(row[0], []).append(row)
             changed = [  # two processes often make the same vectors at the same time; the second writes nothing
                 row
                 for seq, kept in by_position.items()
@@ -353,11 +356,14 @@ class SqliteEngine:
             if not changed:
                 return
             database.execute(SQL["put_model"], (model,))
-            number = database.execute(SQL["model_number"], (model,)).get
+            first: int = database.execute(SQL["first_place"], (model,)).get
             if replaced:
                 database.execute(SQL["raise_vector_edition"], (model,))
                 database.executemany(SQL["delete_vectors"], [(model, seq) for seq in replaced])
-            database.executemany(SQL["put_vector"], [(number, *row) for row in changed])
+            positions = encode_list([row[0] for row in changed])  # of which some may have been erased by now
+            erased = {seq for (seq,) in query_rows(database, "missing_positions", (positions,))}
+            new = [(first + (seq << 12) + chunk, data) for seq, chunk, data in changed if seq not in erased]
+            database.executemany(SQL["put_vector"], new)
             if replaced:
                 repack_sketches(database, model, replaced)
             pack_sketches(database, model)

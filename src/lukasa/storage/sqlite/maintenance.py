@@ -191,7 +191,7 @@ def _find_damaged_vectors(database: apsw.Connection) -> Iterator[tuple[str, list
     for (model,) in list(database.execute(SQL["vector_models"])):
         from lukasa.storage.sqlite.vectors import find_damaged_vectors  # loads numpy
 
-        rows = split_into_chunks(query_rows(database, "vectors_after", (model, _MIN_SEQ)), _PAGE_SIZE)
+        rows = split_into_chunks(query_rows(database, "vectors_after", (model, 0)), _PAGE_SIZE)
         if damaged := [seq for chunk in rows for seq in find_damaged_vectors(chunk)]:
             yield model, damaged
 

@@ -60,6 +60,7 @@ def _has_labels(labels: Sequence[str]) -> Iterator[Condition]:
         yield condition, (label,)
 
 
+_PLACES_OF = "vector.place BETWEEN model.first_place + ({0} << 12) AND model.first_place + ({0} << 12 | 0xfff)"
 _DIALECT = Dialect(
     placeholder="?",
     current="NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = log.seq)",
@@ -265,16 +266,16 @@ class SqliteReader(StoreReader):
                 return self._choose_nearest(cosines, query, where, values)
         if self._is_narrow(query, EXACT_SEARCH_LIMIT):
             selection, bound = self._build_selection(replace(query, limit=None))
-            statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM ({selection}) AS chosen
-                CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?) AND vector.seq = chosen.seq"""  # noqa: S608 - only our own fragments, values are bound
+            statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM model
+                CROSS JOIN ({selection}) AS chosen CROSS JOIN vector ON {_PLACES_OF.format("chosen.seq")} WHERE model.name = ?"""  # noqa: S608 - only our own fragments, values are bound
             return rank_nearest(
                 vector, self._db.execute(statement, (*bound, model)) if selection else (), query.limit, damaged
             )
         if cache is not None and query.limit is not None:
             sketches = cache.get_sketches(self._db, model)
             count, read = scan_size(len(sketches.seqs)), rerank_size(query.limit, len(vector))
-            statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value
-                CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?) AND vector.seq = nearest.value WHERE {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
+            statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM model
+                CROSS JOIN json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value CROSS JOIN vector ON {_PLACES_OF.format("nearest.value")} WHERE model.name = ? AND {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
             while max(count, EXACT_SEARCH_LIMIT) < len(sketches.seqs):
                 if conditions != [_DIALECT.current]:
                     positions = encode_list(sketches.find_nearest(vector, count))
@@ -287,8 +288,9 @@ class SqliteReader(StoreReader):
                 if len(best) >= query.limit:
                     return best
                 count, read = 8 * count, 8 * read  # a narrow query rejects most of the nearest
-        statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM vector CROSS JOIN log ON log.seq = vector.seq
-            WHERE vector.model = (SELECT number FROM model WHERE name = ?) AND {where}"""  # noqa: S608 - only our own fragments, values are bound
+        statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM model
+            CROSS JOIN vector ON vector.place BETWEEN model.first_place AND model.first_place + 0xfffffffffffff
+            CROSS JOIN log ON log.seq = vector.seq WHERE model.name = ? AND {where}"""  # noqa: S608 - only our own fragments, values are bound
         return rank_nearest(vector, self._db.execute(statement, (model, *values)), query.limit, damaged)
 
     def _choose_nearest(

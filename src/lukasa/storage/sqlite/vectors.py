@@ -30,6 +30,7 @@ _CHECKSUM_SIZE = 8
 _MIN_LENGTH_OF_BYTES = 256
 _SCALE_SIZE = 3  # of a vector in bytes: a number of two bytes, and one that makes the size odd
 _USUAL_LENGTH = 384
+_ENCODED_AT_ONCE = 512  # larger arrays are memory that the system takes back and clears each time
 _MIN_CAPACITY = 1_024
 _POSITIONS_IN_BLOCK, _MAX_POSITIONS_IN_BLOCK = 4_096, 32_768
 _BLOCK_SIZE = 16_384
@@ -47,14 +48,17 @@ def encode_vector(vector: Sequence[float]) -> bytes:
 
 
 def encode_vectors(vectors: Sequence[Sequence[float]]) -> list[bytes]:
-    """Encode many vectors; vectors of one length are encoded together.
+    """Encode many vectors; vectors of one length are encoded together, some hundreds at a time.
 
     Long vectors become one byte a number, with their scale; their size is odd. Short ones are in half precision.
     """
-    if not vectors:
-        return []
-    if len(set(map(len, vectors))) > 1:
-        return [data for vector in vectors for data in encode_vectors([vector])]
+    step = _ENCODED_AT_ONCE if len(set(map(len, vectors))) == 1 else 1
+    parts = (vectors[start : start + step] for start in range(0, len(vectors), step))
+    return [data for part in parts for data in _encode_alike(part)]
+
+
+def _encode_alike(vectors: Sequence[Sequence[float]]) -> list[bytes]:
+    """Encode vectors of one length."""
     if all(isinstance(vector, np.ndarray) for vector in vectors):
         array = np.concatenate(vectors, dtype=np.float32, casting="unsafe").reshape(len(vectors), -1)
     else:
@@ -455,7 +459,7 @@ class SketchArray(NamedTuple):
             wanted = wanted[~is_here]
         rows: list[Any] = []
         if len(wanted):
-            rows = database.execute(SQL["current_vectors"], (encode_list(wanted.tolist()), model)).fetchall()
+            rows = database.execute(SQL["current_vectors"], (model, encode_list(wanted.tolist()))).fetchall()
         found, decoded = decode_vectors(rows, len(vector), damaged)
         if self.vectors is not None and rows and not damaged:
             self.vectors.add(self.seqs, rows, len(vector))
@@ -654,7 +658,8 @@ class ModelSketches:
         """Move to larger arrays when these are full; readers of the old arrays keep them."""
         if count <= len(self._seqs):
             return
-        capacity = max(_MIN_CAPACITY, count, expected + expected // 50, len(self._seqs) * 5 // 4)
+        spare = max(expected // 50, _POSITIONS_IN_BLOCK)  # the newest vectors are in no block
+        capacity = max(_MIN_CAPACITY, count, expected + spare if expected else 0, len(self._seqs) * 5 // 4)
         seqs, words = np.empty(capacity, dtype=np.int64), np.empty((len(self._words), capacity), dtype=np.uint64)
         seqs[: self._count] = self._seqs[: self._count]
         words[:, : self._count] = self._words[:, : self._count]

@@ -133,7 +133,8 @@ DELETE FROM link WHERE seq = ?1 AND (to_scope, to_kind, to_id, relation) IN (
 
 -- name: delete_vectors
 -- Delete the vectors of a version.
-DELETE FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) AND seq = ?
+DELETE FROM vector WHERE place BETWEEN (SELECT first_place + (?2 << 12) FROM model WHERE name = ?1)
+    AND (SELECT first_place + (?2 << 12 | 0xfff) FROM model WHERE name = ?1)
 
 -- name: vector_models
 -- Select the models that have or had vectors.
@@ -158,9 +159,8 @@ WHERE EXISTS (SELECT 1 FROM json_each(idempotency.seqs) AS item WHERE item.value
 SELECT line FROM log WHERE scope = '_lukasa' AND kind = 'erasure' ORDER BY seq
 
 -- name: put_vector
--- Store one vector of a version that exists, by the number of its model.
-INSERT OR REPLACE INTO vector (model, seq, chunk, vector)
-SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM log WHERE seq = ?2)
+-- Store one vector by its place.
+INSERT OR REPLACE INTO vector (place, vector) VALUES (?, ?)
 
 -- name: note_high_water
 -- Store the newest position ever used.

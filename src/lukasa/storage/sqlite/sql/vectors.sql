@@ -26,9 +26,13 @@ INSERT OR REPLACE INTO sketch_block (model, last_seq, seqs, sketches) SELECT num
 -- Delete all blocks of a model's sketches.
 DELETE FROM sketch_block WHERE model = (SELECT number FROM model WHERE name = ?)
 
--- name: model_number
--- Return the number of a model.
-SELECT number FROM model WHERE name = ?
+-- name: first_place
+-- Return the first place of a model's vectors.
+SELECT first_place FROM model WHERE name = ?
+
+-- name: missing_positions
+-- Select those of some positions at which there is no entry.
+SELECT wanted.value FROM json_each(?) AS wanted WHERE NOT EXISTS (SELECT 1 FROM log WHERE log.seq = wanted.value)
 
 -- name: put_model
 -- Register a model.
@@ -36,24 +40,31 @@ INSERT OR IGNORE INTO model (name) VALUES (?)
 
 -- name: vectors_between
 -- Select the vectors of a model after a position and up to another one.
-SELECT seq, CAST(coalesce(vector, '') AS BLOB) FROM vector
-WHERE model = (SELECT number FROM model WHERE name = ?) AND seq > ? AND seq <= ? ORDER BY seq, chunk
+SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM model
+CROSS JOIN vector ON vector.place > model.first_place + (?2 << 12 | 0xfff) AND vector.place <= model.first_place + (?3 << 12 | 0xfff)
+WHERE model.name = ?1 ORDER BY vector.place
 
 -- name: count_vectors
 -- Count the vectors of a model, up to a limit.
-SELECT count(*) FROM (SELECT 1 FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) LIMIT ?)
+SELECT count(*) FROM (
+    SELECT 1 FROM model CROSS JOIN vector ON vector.place BETWEEN model.first_place AND model.first_place + 0xfffffffffffff
+    WHERE model.name = ? LIMIT ?)
 
 -- name: vectors_after
 -- Select the vectors of a model after a position.
-SELECT seq, CAST(coalesce(vector, '') AS BLOB) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) AND seq > ? ORDER BY seq, chunk
+SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM model
+CROSS JOIN vector ON vector.place > model.first_place + (?2 << 12 | 0xfff) AND vector.place <= model.first_place + 0xfffffffffffff
+WHERE model.name = ?1 ORDER BY vector.place
 
 -- name: newest_vector
 -- Return the newest position with a vector of a model.
-SELECT max(seq) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?)
+SELECT seq FROM newest_vector WHERE model = ?
 
 -- name: vectors_at
 -- Select the vectors of one version.
-SELECT seq, chunk, CAST(coalesce(vector, '') AS BLOB) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) AND seq = ? ORDER BY chunk
+SELECT vector.seq, vector.chunk, CAST(coalesce(vector.vector, '') AS BLOB) FROM model
+CROSS JOIN vector ON vector.place BETWEEN model.first_place + (?2 << 12) AND model.first_place + (?2 << 12 | 0xfff)
+WHERE model.name = ?1 ORDER BY vector.place
 
 -- name: vector_edition
 -- Return how often vectors of a model were written out of order; a changed number makes cached sketches stale.
@@ -65,20 +76,22 @@ INSERT INTO meta (name, value) VALUES ('vectors ' || ?, '1') ON CONFLICT (name) 
 
 -- name: vectors_of_positions
 -- Select the vectors of a model at some positions.
-SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB), log.scope FROM json_each(?2) AS wanted
+SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB), log.scope FROM model CROSS JOIN json_each(?2) AS wanted
 CROSS JOIN log ON log.seq = wanted.value
-CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?1) AND vector.seq = log.seq
-WHERE NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
+CROSS JOIN vector ON vector.place BETWEEN model.first_place + (wanted.value << 12) AND model.first_place + (wanted.value << 12 | 0xfff)
+WHERE model.name = ?1 AND NOT EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq)
 
 -- name: vectors_of_matches
 -- Select the vectors of a model at positions whose entries were read before.
-SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?2) AS wanted
-CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?1) AND vector.seq = wanted.value
+SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM model CROSS JOIN json_each(?2) AS wanted
+CROSS JOIN vector ON vector.place BETWEEN model.first_place + (wanted.value << 12) AND model.first_place + (wanted.value << 12 | 0xfff)
+WHERE model.name = ?1
 
 -- name: current_vectors
 -- Select the vectors of a model at some positions, current versions only.
-SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM json_each(?) AS wanted CROSS JOIN vector ON vector.model = (SELECT number FROM model WHERE name = ?) AND vector.seq = wanted.value
-WHERE NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = vector.seq)
+SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM model CROSS JOIN json_each(?2) AS wanted
+CROSS JOIN vector ON vector.place BETWEEN model.first_place + (wanted.value << 12) AND model.first_place + (wanted.value << 12 | 0xfff)
+WHERE model.name = ?1 AND NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = wanted.value)
 
 -- name: current_texts_at
 -- Select those of some positions at which the text index has a current text.
@@ -88,11 +101,11 @@ WHERE NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = words_docsiz
 -- name: without_vectors
 -- Select the next versions without a vector of a model; the text index, and the log after it, name those that have a text.
 SELECT log.seq, CAST(line AS BLOB), digest, scope FROM (
-    SELECT id FROM words_docsize WHERE id > coalesce((SELECT max(seq) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?1)), 0)
+    SELECT id FROM words_docsize WHERE id > coalesce((SELECT seq FROM newest_vector WHERE model = ?1), 0)
     UNION ALL
-    SELECT id FROM past_words_docsize WHERE id > coalesce((SELECT max(seq) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?1)), 0)
+    SELECT id FROM past_words_docsize WHERE id > coalesce((SELECT seq FROM newest_vector WHERE model = ?1), 0)
     UNION ALL
-    SELECT seq FROM unindexed_text WHERE seq > coalesce((SELECT max(seq) FROM vector WHERE model = (SELECT number FROM model WHERE name = ?1)), 0)
+    SELECT seq FROM unindexed_text WHERE seq > coalesce((SELECT seq FROM newest_vector WHERE model = ?1), 0)
     ORDER BY id LIMIT ?2) AS missing
 CROSS JOIN log ON log.seq = missing.id
 
@@ -100,15 +113,16 @@ CROSS JOIN log ON log.seq = missing.id
 -- Count the versions without a vector of a model.
 SELECT (SELECT count(*) FROM words_docsize WHERE id > known.seq) + (SELECT count(*) FROM past_words_docsize WHERE id > known.seq)
     + (SELECT count(*) FROM unindexed_text WHERE unindexed_text.seq > known.seq)
-FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = (SELECT number FROM model WHERE name = ?)) AS known
+FROM (SELECT coalesce((SELECT seq FROM newest_vector WHERE model = ?), 0) AS seq) AS known
 
 -- name: count_without_vectors_within
 -- Count the versions of some scopes without a vector of a model.
-SELECT count(*) FROM (SELECT coalesce(max(seq), 0) AS seq FROM vector WHERE model = (SELECT number FROM model WHERE name = ?)) AS known
+SELECT count(*) FROM (SELECT coalesce((SELECT seq FROM newest_vector WHERE model = ?), 0) AS seq) AS known
 CROSS JOIN log ON log.seq > known.seq AND log.scope IN (SELECT value FROM json_each(?))
     AND (EXISTS (SELECT 1 FROM words_docsize WHERE id = log.seq) OR EXISTS (SELECT 1 FROM past_words_docsize WHERE id = log.seq)
         OR EXISTS (SELECT 1 FROM unindexed_text WHERE unindexed_text.seq = log.seq))
 
 -- name: delete_vectors_from
 -- Delete the vectors of a model from a position on; recall makes them again.
-DELETE FROM vector WHERE model = (SELECT number FROM model WHERE name = ?) AND seq >= ?
+DELETE FROM vector WHERE place BETWEEN (SELECT first_place + (?2 << 12) FROM model WHERE name = ?1)
+    AND (SELECT first_place + 0xfffffffffffff FROM model WHERE name = ?1)

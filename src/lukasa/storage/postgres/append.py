@@ -343,7 +343,7 @@ def _flush_as_role(database: Database, pending: PostgresPendingBatch) -> list[Po
 
 
 def _copy_entries(database: Database, rows: Sequence[PostgresLogRow]) -> None:
-    """Copy rows into the log, then add the near-duplicate keys of each scope at once: row by row takes three times as long."""
+    """Copy rows into the log, then add the near-duplicate keys of each scope at once, which takes less time than row by row."""
     seqs_by_scope: dict[str, list[int]] = {}
     for row in rows:
         if row.pair_keys and row.live:

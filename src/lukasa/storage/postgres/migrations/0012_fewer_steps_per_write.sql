@@ -1,5 +1,5 @@
 -- A batch that is copied into the log adds the near-duplicate keys of all its texts in one sorted statement, and says so by
--- this setting of its transaction; for anyone else the trigger goes on to add them row by row, in three times the server's time.
+-- this setting of its transaction; for anyone else the trigger goes on to add them row by row, which takes longer.
 DROP TRIGGER pair_keys_added ON log;
 CREATE TRIGGER pair_keys_added AFTER INSERT ON log FOR EACH ROW
     WHEN (new.live AND new.pair_keys <> '{}' AND current_setting('lukasa.adds_pair_keys', true) IS DISTINCT FROM 'yes')

@@ -202,8 +202,12 @@ def test_any_of_many_bits_flipped_in_a_part_is_noticed_or_changes_nothing(origin
 
 @pytest.mark.requirement("LOG-5")
 @pytest.mark.parametrize(
-    "column", [b"moment  INTEGER", b"name TEXT PRIMARY KEY, value TEXT", b"label TEXT", b"to_id TEXT"]
-)
+    "column",
+    [
+        b"moment  INTEGER", b"digest  BLOB", b"line    TEXT", b"author  TEXT", b"name TEXT PRIMARY KEY, value TEXT",
+        b"label TEXT", b"to_id TEXT", b"place INTEGER", b"live INTEGER",
+    ],
+)  # fmt: skip
 def test_a_column_that_lost_its_name_is_noticed(original, store, exported, column):
     store.parent.mkdir()
     damaged, place = original.bytes, original.bytes.index(column)

@@ -48,6 +48,9 @@ _ERROR_TYPES: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (apsw.ConnectionClosedError, StoreClosed),
 )
 
+_SIGNS_OF_DAMAGE = ("malformed JSON", "no such column", "no such table")
+"""What SQLite says of a statement of the package when an entry or the schema is damaged."""
+
 
 def translate_error(error: apsw.Error | MemoryError) -> StoreError:
     """Return the Lukasa error for an error of SQLite. No error of ``apsw`` leaves the engine."""
@@ -56,7 +59,7 @@ def translate_error(error: apsw.Error | MemoryError) -> StoreError:
             return store_type()
     if isinstance(error, apsw.IOError | apsw.CantOpenError):
         return StoreUnavailable(f"The storage failed ({error}); the write was not acknowledged.")
-    if "malformed JSON" in str(error):
+    if any(sign in str(error) for sign in _SIGNS_OF_DAMAGE):
         return StoreDamaged()
     return StoreError(f"SQLite refused: {error}")
 

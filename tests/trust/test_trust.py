@@ -156,7 +156,7 @@ def test_vectors_are_stored_with_their_model_and_recomputed_for_another(memory, 
     assert stored.body["vector"]["model"] == "hash-64"
     memory.recall.reembed("static")
     again = dissent(memory.trust, "a", essay(1), impact=True)
-    assert again.body["vector"]["model"] == "wordllama-l2-256"
+    assert again.body["vector"]["model"] == "minilm-l6-v2-tokens-256"
     assert again.body["novelty"] == pytest.approx(0, abs=2e-3)
 
 

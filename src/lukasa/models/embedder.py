@@ -3,9 +3,6 @@
 The name of an embedder identifies everything that its vectors depend on: model, version, preparation of the text. Two
 embedders with the same name give the same vectors, so a store can keep vectors by that name and notice a change.
 
-Some vectors all lean one way, as means of word vectors do. They are compared better after the mean of a store's texts is
-subtracted from a question's vector; such an embedder has an attribute ``needs_mean_subtraction`` that is true.
-
 An embedder may have an attribute ``cosine_range``: the usual cosine of texts that have nothing to do with each other, and that
 of a question and its answer; or ``None`` if its cosines say no more than shared words do. Recall measures them otherwise.
 """

@@ -13,7 +13,6 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,7 +37,7 @@ from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Progress
 
 if TYPE_CHECKING:
-    from lukasa.models.embedder import Vector, Vectors
+    from lukasa.models.embedder import Vectors
 
 EMBEDDER_SETTING_KEY = Key(SYSTEM, "setting", "embedder")
 BATCH_SIZE = 256
@@ -48,8 +47,6 @@ _WRITE_FAILURES = (NotAllowed, StoreBusy, StoreFull, StoreReadOnly, StoreUnavail
 _RETRY_SECONDS = 5.0  # a recall does not try to store vectors again so soon after it failed
 _FIRST_BATCH_SIZE = 16
 _CACHED_QUESTIONS = 1_000
-_MEAN_SAMPLE_SIZE = 128  # more texts hardly move the mean
-_MEAN_PRIOR = 16  # the weight of a zero mean: with so few texts the mean is uncertain
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +77,6 @@ def next_batch_size(done: int, elapsed: float, remaining: float | None) -> int:
     return max(1, int(min(BATCH_SIZE, 2 * done, remaining * done / elapsed if elapsed > 0 else BATCH_SIZE)))
 
 
-def subtract_mean(vector: Vector, others: Vectors) -> Vector:
-    """Subtract the mean of other vectors from a unit vector and normalise it; few others change it little."""
-    import numpy as np
-
-    centered: Vector = vector - others.sum(axis=0) / (len(others) + _MEAN_PRIOR)
-    length = float(np.linalg.norm(centered))
-    return centered / length if length else vector
-
-
 class VectorIndex:
     """The vectors of one store, shared by all callers that recall from it."""
 
@@ -115,7 +103,6 @@ class VectorIndex:
         self._retry_at = -inf
         self.write_failure = ""
         """Why the last recall could not store vectors; empty if it could."""
-        self._sample_vectors: Vectors | None = None
         self._measured_cosines: tuple[float, float] | None = None
         self._cached_question_vector = lru_cache(_CACHED_QUESTIONS)(self._embed_question)
 
@@ -170,17 +157,23 @@ class VectorIndex:
                 )
             return PassageEmbedder(opened, model)
         try:
-            return PassageEmbedder(open_embedder(kept, key=self._key), model)
+            opened = open_embedder(kept, key=self._key)
         except MissingExtra as error:
             raise MissingExtra(
                 f"This store's vectors were made by the embedder {kept!r}, which is not installed here.",
                 hint=error.hint,
             ) from error
+        if opened.name != model.partition("+")[0]:
+            raise MissingExtra(
+                f"This store's vectors are those of {model!r}, and {kept!r} is another model in this version: "
+                f"run `lukasa reembed --embedder {kept}`."
+            )
+        return PassageEmbedder(opened, model)
 
     def _record_choice(self, chosen: PassageEmbedder) -> bool:
         """Record the embedder of the first vectors; return False if another process has recorded its own before."""
         model = chosen.embedder.name
-        by_model = {"minilm-l6-v2-int8": "minilm", "wordllama-l2-256": "static", "hash-64": "hash"}
+        by_model = {"minilm-l6-v2-int8": "minilm", "minilm-l6-v2-tokens-256": "static", "hash-64": "hash"}
         name = self._requested if isinstance(self._requested, str) else by_model.get(model, model)
         saved = self._save_setting(name, chosen, expected=0)
         with self._lock:
@@ -201,11 +194,7 @@ class VectorIndex:
         return self._cached_question_vector(text)
 
     def _embed_question(self, text: str) -> Any:
-        embedder = self.choose_embedder().embedder
-        vector = embedder.embed([text])[0]
-        if getattr(embedder, "needs_mean_subtraction", False):
-            vector = subtract_mean(vector, self._load_sample_vectors())
-        return vector.tolist()
+        return self.choose_embedder().embedder.embed([text])[0].tolist()
 
     @property
     def cosine_range(self) -> tuple[float, float] | None:
@@ -219,17 +208,6 @@ class VectorIndex:
         if self._measured_cosines is None:
             self._measured_cosines = measure_cosines(embedder)
         return self._measured_cosines
-
-    def _load_sample_vectors(self) -> Vectors:
-        """Return the vectors of the store's first texts, which are the same for every caller."""
-        with self._lock:
-            known = self._sample_vectors
-        if known is None:
-            texts = (record.text for record in self._owner_journal.read() if record.text and record.scope != SYSTEM)
-            known = self.choose_embedder().embed(list(islice(texts, _MEAN_SAMPLE_SIZE)))
-            with self._lock:
-                self._sample_vectors = known
-        return known
 
     def catch_up(self, seconds: float | None = None, progress: Progress | None = None) -> int:
         """Compute missing vectors for about so many seconds; return how many texts are still without.
@@ -272,7 +250,6 @@ class VectorIndex:
                 embedder = self.choose_embedder()
             done += len(records)
             elapsed = time.monotonic() - began
-            self._clear_small_sample()
             if progress is not None:
                 versions = sum(row.versions for row in self._owner_journal.tally() if row.scope != SYSTEM)
                 progress(done, max(done, versions))
@@ -288,14 +265,6 @@ class VectorIndex:
                 embedder.name, [(seq, 0, vector) for seq, vector in zip(texts, vectors, strict=True)]
             )
 
-    def _clear_small_sample(self) -> None:
-        """Forget the sample and the cached question vectors while the sample is small: more texts move its mean."""
-        with self._lock:
-            if self._sample_vectors is not None and len(self._sample_vectors) >= _MEAN_SAMPLE_SIZE:
-                return
-            self._sample_vectors = None
-        self._cached_question_vector.cache_clear()
-
     def _count_missing(self, embedder: PassageEmbedder) -> int:
         with self._owner_journal.snapshot() as reader:
             return reader.count_without_vectors(embedder.name)
@@ -309,7 +278,7 @@ class VectorIndex:
         self._embed_missing(chosen, None, progress)
         self._save_setting(name, chosen)
         with self._lock:
-            self._embedder, self._requested, self._sample_vectors = chosen, None, None
+            self._embedder, self._requested = chosen, None
             self._measured_cosines = None
             self._is_recorded = True
             self._cached_question_vector.cache_clear()

@@ -27,8 +27,8 @@ _COMPARE_ALL_LIMIT = 1_500
 _MIN_WORDS = 3
 _STALE_AFTER = timedelta(days=90)
 _MEANING_BLOCK = 512
-MEANING_FLOOR, STATIC_MEANING_FLOOR = 0.60, 0.50
-"""The cosine from which two memories are proposed for merging by meaning alone; vectors of single words need less."""
+MEANING_FLOOR = 0.60
+"""The cosine from which two memories are proposed for merging by meaning alone."""
 _UNMERGEABLE_KINDS = frozenset(("number", "date", "weekday", "unit", "antonym", "order"))
 
 
@@ -151,11 +151,10 @@ def _find_pairs_by_meaning(
     import numpy as np
 
     ids = list(texts)
-    floor = STATIC_MEANING_FLOOR if getattr(embedder, "needs_mean_subtraction", False) else MEANING_FLOOR
     vectors = embedder.embed([texts[id].text for id in ids])
     for start in range(0, len(ids), _MEANING_BLOCK):
         block = vectors[start : start + _MEANING_BLOCK] @ vectors.T
-        for row, column in np.argwhere(block >= floor).tolist():
+        for row, column in np.argwhere(block >= MEANING_FLOOR).tolist():
             if start + row < column:
                 yield ids[start + row], ids[column], float(block[row, column])
 

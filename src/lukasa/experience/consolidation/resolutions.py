@@ -37,7 +37,7 @@ MAX_DIFFERENT_SIMILARITY = 0.35
 _MIN_WORD_SIMILARITY = 0.35
 _MIN_FRAME_SIMILARITY, _MAX_FRAME_OVERLAP = 0.5, _MIN_WORD_SIMILARITY
 _MIN_RESOLUTION_COSINE, _MIN_ERROR_COSINE = 0.35, 0.2
-_KNOWN_SCALES = ("minilm", "wordllama")
+_KNOWN_SCALE = "minilm"
 _UNKNOWN_SCALE_FACTOR = MIN_SIMILARITY / 0.8
 _MIN_ALIGNED_SIMILARITY = 0.7
 _MAX_REPLACED_WORDS = 3
@@ -138,7 +138,7 @@ class ResolutionComparison:
         vectors = self.vectors((*_embedded_texts(a), *_embedded_texts(b)))
         resolution, error, whole = (float(one @ other) for one, other in zip(vectors[:3], vectors[3:], strict=True))
         score = (resolution + whole) / 2
-        if self.embedder is not None and not self.embedder.name.startswith(_KNOWN_SCALES):
+        if self.embedder is not None and not self.embedder.name.startswith(_KNOWN_SCALE):
             score *= _UNKNOWN_SCALE_FACTOR
         is_related = resolution >= _MIN_RESOLUTION_COSINE and error >= _MIN_ERROR_COSINE
         return score if is_related else min(score, MAX_DIFFERENT_SIMILARITY)

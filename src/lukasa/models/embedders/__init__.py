@@ -1,7 +1,7 @@
 """Embedders by name.
 
     minilm      all-MiniLM-L6-v2, eight-bit, on the processor: the best offline (extra ``minilm``)
-    static      word vectors of ``wordllama``: fifty times faster, nearly as good; part of every installation
+    static      word vectors distilled from it: fifty times faster, nearly as good; part of every installation
     hash        shared words only, no meaning; for tests, and only when named
     http:URL    any OpenAI-compatible endpoint: ``http:https://host/v1#model``
 

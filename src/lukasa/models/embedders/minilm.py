@@ -78,12 +78,16 @@ class MiniLMEmbedder:
             return session, build_tokenizer()
 
 
+def read_vocabulary() -> list[str]:
+    """Return the word pieces of BERT, uncased, in the order of their numbers."""
+    return verify_model_file(_VOCABULARY, _VOCABULARY_SHA256).read_text("utf-8").split("\n")[:-1]
+
+
 def build_tokenizer() -> Any:
     """Build the tokenizer of BERT, uncased, from its vocabulary."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-    words = verify_model_file(_VOCABULARY, _VOCABULARY_SHA256).read_text("utf-8").split("\n")[:-1]
-    ids = {word: id for id, word in enumerate(words)}
+    ids = {word: id for id, word in enumerate(read_vocabulary())}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))  # noqa: S106 - a token
     tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)

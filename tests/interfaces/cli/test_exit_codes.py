@@ -312,6 +312,19 @@ def test_an_interrupt_leaves_the_store_sound(tmp_path, store):
     assert finish(start("--store", copy, "verify"))[0] == 0
 
 
+def test_an_interrupt_while_a_module_is_imported_has_the_same_exit_code(tmp_path, store):
+    (tmp_path / "interrupted.py").write_text("""
+from lukasa.interfaces.cli import app, main
+def interrupt(*_):
+    exec("raise KeyboardInterrupt")  # as while `dataclasses` makes a method
+app.RootCommandGroup.__mro__[1].invoke = interrupt
+main()
+""")
+    command = [sys.executable, "-m", "interrupted", "--store", str(store), "log"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"Interrupted.\n")
+
+
 def test_a_progress_bar_is_drawn_only_on_a_terminal(store):
     reader, terminal = pty.openpty()
     process = start("--store", store, "verify", stderr=terminal, env={"TERM": "xterm"})

@@ -84,6 +84,7 @@ class RootCommandGroup(CommandGroup):
         except BrokenPipeError as error:
             raise typer.Exit(ExitCode.PIPE_CLOSED) from error
         except KeyboardInterrupt as error:
+            exec("")  # noqa: S102 - resets Python's note of an interrupt inside `exec`, which would replace the exit code
             render.print_to_stderr("Interrupted.")
             raise typer.Exit(ExitCode.INTERRUPTED) from error
         except Exception as error:

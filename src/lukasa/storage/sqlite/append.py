@@ -226,7 +226,7 @@ class SqlitePendingBatch:
         if not self._texts or self._not_current or self._superseded:
             return False
         first = self._texts[0][0] if self._unindexed_from is None else self._unindexed_from
-        if self.next_seq - first >= MAX_POSITIONS:
+        if self.next_seq - first > MAX_POSITIONS:
             return False
         return all(len(text) <= MAX_CHARACTERS for _, text in self._texts)
 

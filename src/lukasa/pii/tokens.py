@@ -66,7 +66,7 @@ _BEFORE_LITERAL = re.compile(r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{1,40}\Z", re.AS
 
 def provider_token_scan(text: str, shape: bytes) -> Scan:
     """Return a search for the tokens that start with a provider's prefix. ``shape`` has a zero for each character of a token."""
-    padded, is_provider_token = f" {text}", cache(_is_provider_token)
+    padded, is_provider_token, may_contain_token = f" {text}", cache(_is_provider_token), cache(_may_contain_token)
     runs = [(0, len(text))]
     if 4 * len(TOKEN_SHAPE) * shape.count(TOKEN_SHAPE) <= len(text):
         parts = [run.span() for run in islice(_RUN.finditer(shape), _MAX_RUNS)]
@@ -80,11 +80,7 @@ def provider_token_scan(text: str, shape: bytes) -> Scan:
                 token = padded[start + 1 : end]
                 if is_provider_token(token):
                     yield start, end - 1
-                elif (  # another token may start inside
-                    _TWO_SEPARATORS.search(token)
-                    and (inside := _PREFIX_INSIDE.search(padded, start + 3, end + _MAX_PREFIX))
-                    and inside.start() < end
-                ):
+                elif may_contain_token(token, padded[end : end + _MAX_PREFIX]):
                     for inner in _TOKEN.finditer(padded, start + 3, end + _MAX_OVERLAP):
                         inner_start, inner_end = inner.span()
                         if inner_start >= end:
@@ -110,6 +106,14 @@ def _is_provider_token(token: str) -> bool:
         and is_token(value)
         and not is_published(token)
     )
+
+
+def _may_contain_token(token: str, after: str) -> bool:
+    """Return whether another token may start inside a value that is none; ``after`` are the characters behind it."""
+    if not _TWO_SEPARATORS.search(token):
+        return False
+    inside = _PREFIX_INSIDE.search(token + after, 2)
+    return inside is not None and inside.start() < len(token)
 
 
 def find_tokens_around(literal: str, text: str, position: int) -> Iterator[Span]:

@@ -32,8 +32,8 @@ from lukasa.record import Key, Link, Record
 class RemoteHit:
     """A record that answers the question, with its score and the trust in its author.
 
-    ``superseded_by`` and ``supersedes`` name statements about the same subject that say otherwise; ``signals`` are there if
-    the question asked for an explanation.
+    ``superseded_by`` and ``supersedes`` name statements about the same subject that say otherwise, ``contradicts`` one that
+    is trusted more; ``signals`` are there if the question asked for an explanation.
     """
 
     record: Record
@@ -43,6 +43,7 @@ class RemoteHit:
     supersedes: Sequence[Mapping[str, Any]] = ()
     signals: Mapping[str, Mapping[str, float]] | None = None
     relevance: float = 1.0
+    contradicts: Mapping[str, Any] | None = None
 
     @property
     def text(self) -> str:
@@ -643,6 +644,7 @@ def _read_hit(found: Mapping[str, Any]) -> RemoteHit:
         found.get("supersedes", ()),
         found.get("signals"),
         found["relevance"],
+        found.get("contradicts"),
     )
 
 

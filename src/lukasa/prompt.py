@@ -7,7 +7,7 @@ or hide characters that only a model reads. Therefore:
 - every line of text has a prefix, so no text begins a line of the prompt;
 - control, direction and other characters that show nothing are removed;
 - the markers of chat templates, and Markdown and HTML that load something, are broken up;
-- each memory names its source, author, time, age and trust, and what supersedes it.
+- each memory names its source, author, time, age and trust, and what supersedes it or is trusted more.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class PromptItem:
     when: str = ""
     trust: str = ""
     age: str = ""
-    superseded: str = ""
+    disagreement: str = ""
+    """Which record supersedes it, or which more trusted one it contradicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def _render_item(memory: PromptItem, text: str) -> str:
         memory.author and f"by {memory.author}",
         memory.when,
         memory.age,
-        memory.superseded,
+        memory.disagreement,
         memory.trust and f"trust {memory.trust}",
     ]
     first = "• " + " · ".join(to_one_line(part) for part in origin if part)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lukasa.recall import WEIGHTS, CorpusStatistics, RecallCandidate, parse_question, rank_candidates
+from lukasa.recall.ranking import put_trusted_first
 from lukasa.recall.signals import FeatureCache, compute_features
 from lukasa.text.terms import tokenize_text
 
@@ -268,6 +269,15 @@ def test_tier_and_trust_decide_between_equal_matches(reason):
     best = ask("What is the port?", candidates)[0]
     assert best.candidate.seq == 1
     assert value(best, reason) == 0.9
+
+
+@pytest.mark.requirement("TRU-17", "RCL-7")
+def test_what_contradicts_a_more_trusted_hit_changes_places_with_it():
+    hits = ask("port 8081 or 8080", [RecallCandidate(seq=seq, text=f"The port is {8079 + seq}.") for seq in (1, 2, 3)])
+    seqs = [hit.candidate.seq for hit in hits]
+    first, _, last = seqs
+    assert [hit.candidate.seq for hit in put_trusted_first(hits, {first: last})] == seqs[::-1]
+    assert put_trusted_first(hits, {last: first}) == put_trusted_first(hits, {}) == hits
 
 
 @pytest.mark.requirement("RCL-1")

@@ -3,10 +3,14 @@
 from io import BytesIO
 
 import pytest
+from typer.testing import CliRunner
 
 from lukasa import Key, Link
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.api_tokens import ApiTokens
+from lukasa.interfaces.cli.app import app
+from lukasa.interfaces.serialise import recall_json
+from lukasa.recall.recall import build_prompt_block
 from lukasa.storage.engine import Query
 from lukasa.testing import seeded_ids
 from lukasa.transfer.jsonl import export_log, import_log
@@ -51,6 +55,35 @@ def test_a_record_in_another_name_is_refused_and_a_label_changes_nothing(stores)
     assert owner.recall("When is the heron release?", 1).records[0].id == "true"
     assert owner.trust.quarantine("mallory")
     assert trust_of(owner) == {"true": 1.0}
+
+
+@pytest.mark.requirement("TRU-17", "RCL-7")
+def test_a_later_statement_of_a_less_trusted_author_contradicts_and_does_not_supersede(
+    stores, open_store, location, clock
+):
+    owner, mallory = stores
+    good = open_store(location, agent="good", new_id=seeded_ids(10))
+    question, ids = "When is the heron release?", []
+    for writer, day in ((good, "Friday"), (good, "Tuesday"), (mallory, "Monday")):
+        ids.append(writer.remember(f"The heron release is on {day}.").record.id)
+        clock.advance(3600)
+    friday, tuesday, monday = ids
+    result = owner.recall(question, 3)
+    hits = {hit.record.id: hit for hit in result.hits}
+    assert list(hits) == [tuesday, friday, monday]
+    assert (hits[friday].superseded_by.id, hits[friday].contradicts) == (tuesday, None)
+    assert (hits[tuesday].superseded_by, hits[tuesday].contradicts) == (None, None)
+    assert (hits[monday].superseded_by, hits[monday].contradicts.id) == (None, tuesday)
+    assert hits[monday].why.endswith(f"contradicts {tuesday}, which is trusted more")
+    assert recall_json(result)["hits"][2]["contradicts"]["id"] == tuesday
+    assert f"contradicts shared/memory/{tuesday}, which is trusted more" in build_prompt_block(result).text
+    assert f"contradicts {tuesday}, which is trusted more" in owner.vault.build_memory_block(query=question).text
+    assert [hit.contradicts for hit in owner.vault.search(question, k=3)] == [None, None, tuesday]
+    shown = CliRunner().invoke(app, ["--store", str(location), "recall", question], env={"COLUMNS": "200"}).stdout
+    assert f"(contradicts {tuesday} by good, who is trusted more)" in shown
+    sunday = good.remember("The heron release is on Sunday.").record.id
+    hits = {hit.record.id: hit for hit in owner.recall(question, 4).hits}
+    assert (hits[monday].superseded_by.id, hits[monday].contradicts) == (sunday, None)
 
 
 @pytest.mark.requirement("TRU-17", "LOG-6", "LOG-8")

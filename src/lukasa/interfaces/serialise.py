@@ -182,6 +182,8 @@ def _recall_hit(hit: RecallHit, *, explain: bool = False) -> Json:
         found["superseded_by"] = to_json(hit.superseded_by)
     if hit.supersedes:
         found["supersedes"] = to_json(hit.supersedes)
+    if hit.contradicts is not None:
+        found["contradicts"] = to_json(hit.contradicts)
     if explain:
         found["signals"] = {signal.name: to_json(signal) for signal in hit.signals}
         found |= {"repeats": hit.repeats, "crowded": hit.crowded}
@@ -208,7 +210,9 @@ def recall_json(result: RecallResult, *, explain: bool = False) -> Json:
 @_encodes("VaultHit")
 def _vault_hit(hit: VaultHit) -> Json:
     found: Json = {"score": hit.score, "memory": to_json(hit.memory)}
-    return found if hit.superseded_by is None else {**found, "superseded_by": hit.superseded_by}
+    if hit.superseded_by is not None:
+        found["superseded_by"] = hit.superseded_by
+    return found if hit.contradicts is None else {**found, "contradicts": hit.contradicts}
 
 
 @_encodes("SimilarMemoryPair")

@@ -5,8 +5,8 @@ about as much as a clear lead in one of them, a feature of the text alone a quar
 the whole question outweighs both, because no other signal finds facts deep inside a long text.
 
 Of hits that say different things about the same subject, the later supersedes the earlier. The best hits are compared by the
-rules of ``lukasa.text.statements`` and by links that name what a record supersedes. An author who is trusted clearly less does
-not supersede another, and what an assistant says supersedes only with an express word of change.
+rules of ``lukasa.text.statements`` and by links that name what a record supersedes. What an author says who is trusted clearly
+less does not supersede but contradicts, and what an assistant says supersedes only with an express word of change.
 """
 
 from __future__ import annotations
@@ -310,8 +310,17 @@ class _DatedHit(NamedTuple):
     groups: _StatementGroups
 
 
-def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Record], k: int) -> dict[int, int]:
-    """Return for the position of each superseded record that of the newest record that supersedes it."""
+class Disagreements(NamedTuple):
+    """Positions of hits that say different things about the same subject."""
+
+    newest_by_seq: dict[int, int]
+    """For each superseded record the newest one that supersedes it."""
+    contradicted_by_seq: dict[int, int]
+    """For each record of an author who is trusted clearly less the newest earlier one that says otherwise, unless it is superseded."""
+
+
+def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Record], k: int) -> Disagreements:
+    """Compare the best hits, and tell which supersede others and which contradict more trusted ones."""
     dated: list[_DatedHit] = []
     linked: set[tuple[Key, Key]] = set()
     for hit in hits[: min(max(k, MIN_COMPARED), MAX_COMPARED)]:
@@ -323,17 +332,19 @@ def find_superseded(hits: Sequence[RankedCandidate], records: Mapping[int, Recor
             linked.update((link.to, record.key) for link in record.links if link.relation == "superseded_by")
     dated.sort(key=itemgetter(0, 1))
     newest: dict[int, int] = {}
+    contradicted: dict[int, int] = {}
     for index in range(len(dated) - 2, -1, -1):  # from the newest to the oldest, so that chains end at their newest
         older = dated[index]
         shares_no_stem = older.groups.stems.isdisjoint
         for newer in reversed(dated[index + 1 :]):
-            if newer.trust >= older.trust - _MAX_TRUST_GAP and (
-                (not shares_no_stem(newer.groups.stems) and _says_otherwise(newer.groups, older.groups))
-                or (linked and (newer.record.key, older.record.key) in linked)
+            if (not shares_no_stem(newer.groups.stems) and _says_otherwise(newer.groups, older.groups)) or (
+                linked and (newer.record.key, older.record.key) in linked
             ):
-                newest[older.seq] = newest.get(newer.seq, newer.seq)
-                break
-    return newest
+                if newer.trust >= older.trust - _MAX_TRUST_GAP:
+                    newest[older.seq] = newest.get(newer.seq, newer.seq)
+                    break
+                contradicted.setdefault(newer.seq, older.seq)
+    return Disagreements(newest, {seq: other for seq, other in contradicted.items() if seq not in newest})
 
 
 def affirmed_at(record: Record) -> datetime:
@@ -369,4 +380,16 @@ def put_newest_first(
         )
         for place, hit in zip(group, members, strict=True):
             ordered[place] = hit
+    return ordered
+
+
+def put_trusted_first(hits: Sequence[RankedCandidate], contradicted_by_seq: Mapping[int, int]) -> list[RankedCandidate]:
+    """Let a hit that contradicts a more trusted one change places with it if it comes before it."""
+    ordered = list(hits)
+    place_by_seq = {hit.candidate.seq: place for place, hit in enumerate(ordered)}
+    for newer, older in contradicted_by_seq.items():
+        place, trusted_place = place_by_seq[newer], place_by_seq[older]
+        if place < trusted_place:
+            ordered[place], ordered[trusted_place] = ordered[trusted_place], ordered[place]
+            place_by_seq[newer], place_by_seq[older] = trusted_place, place
     return ordered

@@ -31,8 +31,9 @@ from lukasa.recall.ranking import (
     RankingSignal,
     affirmed_at,
     cap_author_share,
-    find_superseded,
+    find_disagreements,
     put_newest_first,
+    put_trusted_first,
     rank_candidates,
     with_reranker_scores,
     with_trust,
@@ -93,6 +94,8 @@ class RecallHit:
     """The newest later statement about the same subject that says otherwise."""
     supersedes: tuple[Supersession, ...] = ()
     """Earlier statements about the same subject that say otherwise, newest first."""
+    contradicts: Supersession | None = None
+    """An earlier statement that says otherwise and comes from an author who is trusted clearly more."""
 
     @property
     def text(self) -> str:
@@ -135,12 +138,14 @@ class RecallHit:
             reasons.append(f"superseded by {self.superseded_by.id}")
         elif self.supersedes:
             reasons.append(f"supersedes {', '.join(earlier.id for earlier in self.supersedes)}")
+        if self.contradicts is not None:
+            reasons.append(f"contradicts {self.contradicts.id}, which is trusted more")
         return ", ".join(reasons)
 
 
 @dataclass(frozen=True, slots=True)
 class Supersession:
-    """The other record of a supersession, and when it was last stated or confirmed."""
+    """The other record of a supersession or a contradiction, and when it was last stated or confirmed."""
 
     record: Record
     at: datetime
@@ -407,22 +412,24 @@ class Recall:
         if min_relevance is not None:
             ranked = [hit for hit in ranked if hit.relevance >= min_relevance]
         ranked = source_trust.cap_by_sources(ranked, k)
-        newest_by_seq = find_superseded(ranked, found.records, k)
-        if newest_by_seq and _asks_for_present(found.question):
+        newest_by_seq, contradicted_by_seq = find_disagreements(ranked, found.records, k)
+        if (newest_by_seq or contradicted_by_seq) and _asks_for_present(found.question):
             ranked = put_newest_first(ranked, found.records, newest_by_seq)
+            ranked = put_trusted_first(ranked, contradicted_by_seq)
         superseded: dict[int, list[Supersession]] = {}
         for older, newer in newest_by_seq.items():
             superseded.setdefault(newer, []).append(Supersession.from_record(with_own_body(found.records[older])))
 
         def build_hit(hit: RankedCandidate) -> RecallHit:
             record = found.records[hit.candidate.seq]
-            newest = newest_by_seq.get(record.seq)
+            newest, contradicted = newest_by_seq.get(record.seq), contradicted_by_seq.get(record.seq)
             return RecallHit(
                 with_own_body(record),
                 hit,
                 source_trust.displayed_trust(record),
                 None if newest is None else Supersession.from_record(with_own_body(found.records[newest])),
                 tuple(superseded.get(record.seq, ())),
+                None if contradicted is None else Supersession.from_record(with_own_body(found.records[contradicted])),
             )
 
         ranked = cap_author_share(ranked, k)
@@ -617,10 +624,18 @@ def _links_between(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:
     return {seq: frozenset(others) for seq, others in linked.items()}
 
 
+def _describe_disagreement(hit: RecallHit) -> str:
+    """Say which record supersedes a hit, or which more trusted record it contradicts; empty if there is none."""
+    if hit.superseded_by is not None:
+        return f"superseded by {hit.superseded_by.record.key}"
+    return "" if hit.contradicts is None else f"contradicts {hit.contradicts.record.key}, which is trusted more"
+
+
 def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock:
     """Format the hits for a prompt: fenced, with source and age, within a budget of tokens.
 
-    A superseded hit names the record that supersedes it. The last line names the expired records that were left out.
+    A superseded hit names the record that supersedes it, and one that contradicts a more trusted record names that record.
+    The last line names the expired records that were left out.
     """
     from lukasa.models.token_counter import open_token_counter
     from lukasa.prompt import PromptItem, build_fenced_block
@@ -633,7 +648,7 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
             to_iso(stated_at(hit.record))[:16],
             "" if hit.trust is None else f"{hit.trust:.2f}",
             "" if result.asked_at is None else describe_freshness(hit.record, result.asked_at),
-            "" if hit.superseded_by is None else f"superseded by {hit.superseded_by.record.key}",
+            _describe_disagreement(hit),
         )
         for hit in result.hits
         for writer in [hit.record.author]

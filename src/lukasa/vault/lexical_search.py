@@ -24,6 +24,8 @@ class VaultHit:
     score: float
     superseded_by: str | None = None
     """The id of the newest later record about the same subject that says otherwise."""
+    contradicts: str | None = None
+    """The id of an earlier record that says otherwise and comes from an author who is trusted clearly more."""
 
 
 def lexical_score(question: str, text: str) -> float:

@@ -599,7 +599,10 @@ class Vault:
         recalled = self._recall()(query, k, kinds=(MEMORY_KIND,), scopes=scopes, **filters)
         return [
             VaultHit(
-                parse_memory(hit.record), hit.score, None if hit.superseded_by is None else hit.superseded_by.record.id
+                parse_memory(hit.record),
+                hit.score,
+                None if hit.superseded_by is None else hit.superseded_by.record.id,
+                None if hit.contradicts is None else hit.contradicts.record.id,
             )
             for hit in recalled.hits
         ]

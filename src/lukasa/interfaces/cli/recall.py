@@ -125,11 +125,13 @@ def _parse_conditions(conditions: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _describe_hit(hit: RecallHit) -> str:
-    """Return the text of a hit on one line, and what supersedes it."""
+    """Return the text of a hit on one line, and what supersedes it or is trusted more."""
     text = " ".join(hit.record.text.split())[:200]
-    if hit.superseded_by is None:
-        return text
-    return f"{text} (superseded by {hit.superseded_by.id}, {to_iso(hit.superseded_by.at)[:10]})"
+    if (newest := hit.superseded_by) is not None:
+        return f"{text} (superseded by {newest.id}, {to_iso(newest.at)[:10]})"
+    if (trusted := hit.contradicts) is not None:
+        return f"{text} (contradicts {trusted.id} by {trusted.record.author or 'the owner'}, who is trusted more)"
+    return text
 
 
 def reembed(

@@ -132,6 +132,9 @@ class HitSummary(BaseModel):
     version: int
     superseded_by: str | None = Field(default=None, description="The id of a later record that says otherwise.")
     supersedes: list[str] | None = Field(default=None, description="The ids of earlier records that say otherwise.")
+    contradicts: str | None = Field(
+        default=None, description="The id of an earlier record that says otherwise and is trusted more."
+    )
 
 
 class RecallResponse(MemoryBlockResponse):

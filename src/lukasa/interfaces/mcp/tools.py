@@ -180,6 +180,7 @@ class MemoryTools:
                 version=hit.record.version,
                 superseded_by=None if hit.superseded_by is None else clean_name(hit.superseded_by.id),
                 supersedes=[clean_name(earlier.id) for earlier in hit.supersedes] or None,
+                contradicts=None if hit.contradicts is None else clean_name(hit.contradicts.id),
             )
             for hit in result.hits
         ]

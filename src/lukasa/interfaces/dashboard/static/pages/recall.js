@@ -120,6 +120,7 @@ function Hit({ hit, rank, top, reason }) {
     <div class="hit-main">
       <p><${Text} value=${record.text || record.id} max=${320} /></p>
       ${hit.superseded_by && html`<${Notice} tone="warn">A newer statement replaces this: <${Link} href=${recordHref(hit.superseded_by)}><${Name} value=${hit.superseded_by.id} /><//><//>`}
+      ${hit.contradicts && html`<${Notice} tone="warn">This contradicts what somebody said who is trusted more: <${Link} href=${recordHref(hit.contradicts)}><${Name} value=${hit.contradicts.id} /><//><//>`}
       ${hit.supersedes && html`<p class="muted small">Replaces ${formatCount(hit.supersedes.length, "earlier statement")}.</p>`}
       <div class="byline">
         ${rank && html`<strong>${rank}.</strong>`} <${Kind} kind=${record.kind} />

@@ -212,7 +212,9 @@ def _vault_hit(hit: VaultHit) -> Json:
     found: Json = {"score": hit.score, "memory": to_json(hit.memory)}
     if hit.superseded_by is not None:
         found["superseded_by"] = hit.superseded_by
-    return found if hit.contradicts is None else {**found, "contradicts": hit.contradicts}
+    if hit.contradicts is not None:
+        found["contradicts"] = hit.contradicts
+    return found
 
 
 @_encodes("SimilarMemoryPair")

@@ -337,13 +337,13 @@ def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Re
         older = dated[index]
         shares_no_stem = older.groups.stems.isdisjoint
         for newer in reversed(dated[index + 1 :]):
-            if (not shares_no_stem(newer.groups.stems) and _says_otherwise(newer.groups, older.groups)) or (
-                linked and (newer.record.key, older.record.key) in linked
-            ):
-                if newer.trust >= older.trust - _MAX_TRUST_GAP:
-                    newest[older.seq] = newest.get(newer.seq, newer.seq)
-                    break
-                contradicted.setdefault(newer.seq, older.seq)
+            says_otherwise = not shares_no_stem(newer.groups.stems) and _says_otherwise(newer.groups, older.groups)
+            if newer.trust < older.trust - _MAX_TRUST_GAP:
+                if says_otherwise:
+                    contradicted.setdefault(newer.seq, older.seq)
+            elif says_otherwise or (linked and (newer.record.key, older.record.key) in linked):
+                newest[older.seq] = newest.get(newer.seq, newer.seq)
+                break
     return Disagreements(newest, {seq: other for seq, other in contradicted.items() if seq not in newest})
 
 

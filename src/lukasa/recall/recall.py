@@ -134,13 +134,19 @@ class RecallHit:
             reasons.append(f"compared by {len(self.hit.candidate.text):,} of {len(self.record.text):,} characters")
         if self.crowded:
             reasons.append("moved down: its author's share is full")
-        if self.superseded_by is not None:
-            reasons.append(f"superseded by {self.superseded_by.id}")
+        if disagreement := self.describe_disagreement():
+            reasons.append(disagreement)
         elif self.supersedes:
             reasons.append(f"supersedes {', '.join(earlier.id for earlier in self.supersedes)}")
-        if self.contradicts is not None:
-            reasons.append(f"contradicts {self.contradicts.id}, which is trusted more")
         return ", ".join(reasons)
+
+    def describe_disagreement(self, *, with_keys: bool = False) -> str:
+        """Say which record supersedes the hit, or which more trusted one it contradicts, by id or key; empty if none does."""
+        other = self.superseded_by or self.contradicts
+        if other is None:
+            return ""
+        name = str(other.record.key) if with_keys else other.id
+        return f"superseded by {name}" if self.superseded_by else f"contradicts {name}, which is trusted more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -624,13 +630,6 @@ def _links_between(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:
     return {seq: frozenset(others) for seq, others in linked.items()}
 
 
-def _describe_disagreement(hit: RecallHit) -> str:
-    """Say which record supersedes a hit, or which more trusted record it contradicts; empty if there is none."""
-    if hit.superseded_by is not None:
-        return f"superseded by {hit.superseded_by.record.key}"
-    return "" if hit.contradicts is None else f"contradicts {hit.contradicts.record.key}, which is trusted more"
-
-
 def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock:
     """Format the hits for a prompt: fenced, with source and age, within a budget of tokens.
 
@@ -648,7 +647,7 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
             to_iso(stated_at(hit.record))[:16],
             "" if hit.trust is None else f"{hit.trust:.2f}",
             "" if result.asked_at is None else describe_freshness(hit.record, result.asked_at),
-            _describe_disagreement(hit),
+            hit.describe_disagreement(with_keys=True),
         )
         for hit in result.hits
         for writer in [hit.record.author]

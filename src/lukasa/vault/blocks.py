@@ -25,7 +25,7 @@ from lukasa.vault.placement import DIRECTIVE, list_notes
 from lukasa.vault.settings import CANON, MEMORY_KIND, REGISTER
 
 if TYPE_CHECKING:
-    from lukasa.recall.recall import RecallHit, RecallResult
+    from lukasa.recall.recall import RecallResult
 
 EMPTY_BLOCK = PromptBlock("", 0, 0, cut=False, counted_by="")
 _MAX_MEMORIES = 500
@@ -60,7 +60,7 @@ def build_memory_block(recalled: RecallResult, budget: int, now: datetime) -> Pr
     """Build the relevant directives, canon, then registers, each best first, fenced."""
     headings = ("Directives", "Canon", "Registers")
     entries = [
-        _format_entry(hit.record, now, _describe_disagreement(hit))
+        _format_entry(hit.record, now, hit.describe_disagreement())
         for hit in recalled.hits
         if hit.record.kind != DIRECTIVE or may_set_rule(hit.record.author, hit.record.scope)
     ]
@@ -68,12 +68,6 @@ def build_memory_block(recalled: RecallResult, budget: int, now: datetime) -> Pr
     entries.sort(key=lambda entry: headings.index(entry.heading))
     expired = _list_expired([entry.record for entry in recalled.left_out])
     return _fence_entries([*entries, *expired], budget, _DIRECTIVES_PREFACE)
-
-
-def _describe_disagreement(hit: RecallHit) -> str:
-    if hit.superseded_by is not None:
-        return f"superseded by {hit.superseded_by.id}"
-    return "" if hit.contradicts is None else f"contradicts {hit.contradicts.id}, which is trusted more"
 
 
 def _list_expired(records: Sequence[Record]) -> list[BlockEntry]:

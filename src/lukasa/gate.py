@@ -293,6 +293,11 @@ class KindSpec:
     the texts of this kind, so that nearly equal texts are found without reading all of them. ``owner_only`` kinds are rules:
     the owner writes them in any scope, an agent in its own alone. ``falls_back`` says that an earlier version may take the
     place of a damaged one: of a running state, not of a statement that it would bring back.
+
+    The rest says who may write the kind (see ``lukasa.write_rules``). ``written_by`` is the least door that a caller with limits
+    needs, ``agent_field`` the field of the body (or ``id``) that names the agent who acts. ``agent_check`` refuses drafts that
+    only a service may write for an agent. ``is_statement`` says that a record states something in its author's name, so that
+    nobody else changes it unless only its ``open_fields`` differ, such as counts.
     """
 
     limits: RecordLimits = DEFAULT_LIMITS
@@ -302,6 +307,11 @@ class KindSpec:
     owner_only: bool = False
     body: BodyShape | None = None
     falls_back: bool = False
+    written_by: Literal["anyone", "service", "store"] = "anyone"
+    agent_field: str = ""
+    agent_check: Callable[[Draft], Refused | None] | None = None
+    is_statement: bool = True
+    open_fields: frozenset[str] = frozenset()
 
 
 SYSTEM_KINDS: Mapping[str, KindSpec] = MappingProxyType(
@@ -331,6 +341,10 @@ class Gate:
         self._default = KindSpec()
         self.owner_only = frozenset(kind for kind, spec in self._kinds.items() if spec.owner_only)
         self._body_faults = {kind: spec.body.find_fault for kind, spec in self._kinds.items() if spec.body is not None}
+
+    def spec(self, kind: str) -> KindSpec:
+        """Return what is declared of a kind; of an unknown one, the defaults."""
+        return self._kinds.get(kind, self._default)
 
     def falls_back(self, kind: str) -> bool:
         """Return whether an earlier version of a record may take the place of a damaged one."""

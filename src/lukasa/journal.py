@@ -69,6 +69,7 @@ from lukasa.storage.engine import (
 from lukasa.storage.integrity import describe_loss, name_entry
 from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.storage.reader import names_subject
+from lukasa.write_rules import Door, TrustOf, WriteRules, proposal_draft, refuse_kind
 
 T = TypeVar("T")
 
@@ -157,11 +158,22 @@ class Journal:
     """Read and write access to the log for one caller."""
 
     def __init__(
-        self, engine: Engine, gate: Gate, reach: Reach, clock: Clock, new_id: IdMaker, *, author: str = ""
+        self,
+        engine: Engine,
+        gate: Gate,
+        reach: Reach,
+        clock: Clock,
+        new_id: IdMaker,
+        *,
+        author: str = "",
+        trust_of: TrustOf = lambda names: dict.fromkeys(names, 0.0),
     ) -> None:
         if author:
             check_agent_name(author)
         self._engine = engine
+        self._trust_of = trust_of
+        self._rules = None if reach.unlimited else WriteRules(gate, author, trust_of)
+        self._door: Door = "raw"
         self._find_fault: Callable[[Record], str | None] | None = None
         self._skips_damaged = False
         self.damaged: set[int] = set()
@@ -180,7 +192,18 @@ class Journal:
             author: The name of the other caller.
         """
         self._require_owner("hand it out")
-        return Journal(self._engine, self._gate, reach, self._clock, self._new_id, author=author)
+        return self._copy(reach=reach, author=author)
+
+    def _copy(self, engine: Any = None, reach: Reach | None = None, author: str | None = None) -> Journal:
+        return Journal(
+            engine or self._engine,
+            self._gate,
+            reach or self.reach,
+            self._clock,
+            self._new_id,
+            author=self.author if author is None else author,
+            trust_of=self._trust_of,
+        )
 
     def add_to_counter(self, name: str, amount: int, seconds: int) -> tuple[int, int] | None:
         """Add to a counter that all processes on the store share; ``None`` if the engine has none (see ``SharedCounters``).
@@ -206,8 +229,7 @@ class Journal:
             key: The key of the request.
             fingerprint: A digest of the request; a key that was used for another request is refused.
         """
-        engine: Any = RequestLog(self._engine, key, fingerprint)
-        return Journal(engine, self._gate, self.reach, self._clock, self._new_id, author=self.author)
+        return self._copy(RequestLog(self._engine, key, fingerprint))
 
     def end_request(self) -> None:
         """Make the later writes of a journal that ``for_request`` returned plain ones, such as those of a close."""
@@ -215,17 +237,17 @@ class Journal:
             self._engine.has_ended = True
 
     def with_valid_bodies(self, *, skip_damaged: bool = True) -> Journal:
-        """Return a journal for services, for which a record whose body is not as its kind declares is damaged.
+        """Return a journal for services: it writes the kinds that services write (see ``lukasa.write_rules``).
 
-        Such a record comes from an older store, another program or an import. ``get`` returns ``None`` for a damaged
+        A record whose body is not as its kind declares is damaged for it. Such a record comes from an older store, another program or an import. ``get`` returns ``None`` for a damaged
         record unless ``skip_damaged`` is false; then it raises ``StoreDamaged``, for services that recover what is lost.
 
         Args:
             skip_damaged: Return ``None`` for a damaged record; else raise ``StoreDamaged``.
         """
-        journal = Journal(self._engine, self._gate, self.reach, self._clock, self._new_id, author=self.author)
+        journal = self._copy()
         journal.damaged, journal._find_fault = self.damaged, self._gate.find_body_fault
-        journal._skips_damaged = skip_damaged
+        journal._skips_damaged, journal._door = skip_damaged, "service"
         return journal
 
     @property
@@ -269,7 +291,18 @@ class Journal:
     def _append(self, drafts: Iterable[Draft], key: str | None) -> Outcome:
         """Append drafts whose types were checked."""
         validated = self._validate_drafts(drafts)
-        return validated if isinstance(validated, Refused) else self._engine.append(self.reach, validated, key=key)
+        if isinstance(validated, Refused):
+            return validated
+        if self._rules is None or not (watched := self._drafts_to_look_up(validated)):
+            return self._engine.append(self.reach, validated, key=key)
+        refusals: list[Refused] = []
+
+        def check_targets(reader: Reader) -> Sequence[ValidatedDraft] | Refused:
+            refusals[:] = self._check_targets(reader, watched)
+            return refusals[0] if refusals else validated
+
+        outcome = self._engine.append(self.reach, check_targets, key=key)
+        return self._propose(validated, refusals[0]) if refusals else outcome
 
     def append_if(self, condition: ConditionalDrafts, *, key: str | None = None) -> Outcome:
         """Read and write in one atomic step: append the drafts that ``condition`` returns inside the write lock.
@@ -287,12 +320,70 @@ class Journal:
             memory.journal.append_if(add_once)
         """
 
+        validated: list[ValidatedDraft] = []
+        refusals: list[Refused] = []
+
         def validate(reader: Reader) -> Sequence[ValidatedDraft] | Refused:
             reader.find_fault, reader.skips_damaged = self._find_fault, self._skips_damaged
             answer = condition(reader)
-            return answer if isinstance(answer, Refused) else self._validate_drafts(answer)
+            drafts = answer if isinstance(answer, Refused) else self._validate_drafts(answer)
+            if self._rules is None or isinstance(drafts, Refused):
+                return drafts
+            validated[:], refusals[:] = drafts, self._check_targets(reader, self._drafts_to_look_up(drafts))
+            return refusals[0] if refusals else drafts
 
-        return self._engine.append(self.reach, validate, key=key)
+        outcome = self._engine.append(self.reach, validate, key=key)
+        return self._propose(validated, refusals[0]) if refusals else outcome
+
+    def _drafts_to_look_up(self, validated: Sequence[ValidatedDraft]) -> list[Draft]:
+        """Return the drafts of a limited caller that the rules decide about by what the store holds."""
+        assert self._rules is not None
+        return [
+            sealed.draft if sealed.has_new_id else sealed.draft._replace(id=sealed.id)
+            for sealed in validated
+            if self._rules.needs_look(sealed.draft, self._door)
+        ]
+
+    def _check_targets(self, reader: Reader, drafts: Sequence[Draft]) -> list[Refused]:
+        assert self._rules is not None
+        checked = (self._rules.check_target(reader, draft, self._door) for draft in drafts)
+        return [refused for refused in checked if refused is not None][:1]
+
+    def check_raw(self, reader: Reader, drafts: Sequence[Draft]) -> Refused | None:
+        """Refuse drafts that a caller hands to a service to write for it and that it may not write itself.
+
+        Args:
+            reader: A reader of the store.
+            drafts: The drafts.
+        """
+        writer = self._copy()  # a raw door
+        for draft in drafts:
+            refused = writer._check_author(draft)
+            if refused is None and writer._rules is not None and writer._rules.needs_look(draft, "raw"):
+                refused = writer._rules.check_target(reader, draft, "raw")
+            if refused is not None:
+                return refused
+        return None
+
+    def _propose(self, validated: Sequence[ValidatedDraft], refused: Refused) -> Outcome:
+        """Keep changes that only the owner makes as a proposal, and say so in the refusal."""
+        if refused.code != "needs_owner":
+            return refused
+        proposal = proposal_draft([sealed.draft for sealed in validated], self.author, refused.reason)
+        sealed = None if proposal is None else self._gate.validate(proposal, author=self.author)
+        if proposal is None or not isinstance(sealed, ValidatedDraft):
+            return Refused("needs_owner", f"{refused.reason} Ask the owner of the store to do it.")
+        answer = self._engine.append(
+            self.reach, lambda reader: [] if reader.get(proposal.key) is not None else [sealed]
+        )
+        if isinstance(answer, Refused):
+            return answer
+        return Refused(
+            "proposed",
+            f"{refused.reason} The change is kept as proposal {proposal.id}; the owner accepts or refuses it "
+            "(`lukasa proposals`).",
+            {"proposal": proposal.id, "scope": proposal.scope},
+        )
 
     def delete(self, key: Key, *, expected: int | None = None, origin: str = "manual") -> Outcome:
         """Append a tombstone; refuse with ``not_found`` when there is no such record.
@@ -323,12 +414,12 @@ class Journal:
             return batch
         validated: list[ValidatedDraft] = []
         validate, new_id, author = self._gate.validate, self._new_id, self.author
-        is_limited, checked_author = not self.reach.unlimited, ""
+        is_limited, checked = self._rules is not None, None
         for draft in drafts:
-            if is_limited or draft.author is not checked_author:
-                if (refused := self._check_author(draft)) is not None:
+            if is_limited or (draft.author, draft.kind) != checked:
+                if not allow_reserved and (refused := self._check_author(draft)) is not None:
                     return Refused(refused.code, refused.reason, {"at": len(validated)})
-                checked_author = draft.author
+                checked = (draft.author, draft.kind)
             if isinstance(draft.happened_at, datetime) and draft.happened_at.tzinfo is not UTC:
                 draft = draft._replace(happened_at=to_utc(draft.happened_at))
             answer = validate(draft, draft.id or new_id(), author, allow_reserved=allow_reserved)
@@ -343,7 +434,8 @@ class Journal:
             names = {(draft.author, draft.kind, draft.scope): draft for draft in drafts}
         except (AttributeError, TypeError):  # not drafts, or a name that is not text
             return None
-        if any(self._check_author(draft) is not None for draft in names.values()):
+        looked_at = names.values() if self._rules is None or self._door == "service" else drafts
+        if any(self._check_author(draft) is not None for draft in looked_at):
             return None
         if any(getattr(draft.happened_at, "tzinfo", UTC) is not UTC for draft in drafts):
             return None
@@ -370,15 +462,23 @@ class Journal:
         if author.__class__ is not str or kind.__class__ is not str:
             return None  # the gate refuses it
         if self.reach.unlimited:
-            if author not in RESERVED_NAMES:
-                return None
-            reason = f"{author!r} is a name of the store itself; name the agent that wrote it, or nobody."
-            return Refused("bad_author", reason)
-        if kind in self._gate.owner_only and (not self.author or draft.scope != self.author):
+            if author in RESERVED_NAMES:
+                reason = f"{author!r} is a name of the store itself; name the agent that wrote it, or nobody."
+                return Refused("bad_author", reason)
+            is_stores = self._door == "raw" and self._gate.spec(kind).written_by == "store"
+            return refuse_kind(kind) if is_stores else None
+        assert self._rules is not None
+        if (refused := self.check_author(author)) is not None or (refused := self._check_rule(draft)) is not None:
+            return refused
+        return self._rules.check_kind(draft, self._door)
+
+    def _check_rule(self, draft: Draft) -> Refused | None:
+        """Refuse a rule for others that the owner did not set."""
+        if draft.kind in self._gate.owner_only and (not self.author or draft.scope != self.author):
             return Refused(
                 "not_allowed", "Only the owner of the store sets rules for others; an agent may set its own."
             )
-        return self.check_author(author)
+        return None
 
     def revise(self, draft: Draft) -> Draft:
         """Return the draft of a record's next version with the author that the caller may name.
@@ -552,7 +652,7 @@ class Journal:
         Each record gets a new version with the content of its newest version that is not undone, or a tombstone if there
         is none. Records that another author has changed since are left alone and reported. The new versions carry a
         label (``UndoResult.label``); undoing that label takes the undo back. With ``dry_run`` nothing is written: the
-        result says what would be reverted.
+        result says what would be reverted. Only the owner reverts what others wrote.
 
         Args:
             author: The author whose writes are reverted.
@@ -566,6 +666,10 @@ class Journal:
         """
         if author is None and label is None:
             raise InvalidInput("Nothing to undo was named.", hint="Name an author or a label.")
+        if not self.reach.unlimited and author not in (None, self.author):
+            raise NotAllowed(
+                "Only the owner of the store undoes what others wrote.", hint="Undo what you wrote yourself."
+            )
         undo_label = f"undo={self._new_id()}"
         result = UndoResult((), ())
 
@@ -577,7 +681,9 @@ class Journal:
             written = [
                 record
                 for record in reader.read(query)
-                if record.scope != SYSTEM and (label is not None or record.origin != "undo")
+                if record.scope != SYSTEM
+                and (label is not None or record.origin != "undo")
+                and (self.reach.unlimited or record.author == self.author)
             ]
             undone = _positions_with_derived(reader, written)
             quarantined = {
@@ -586,7 +692,7 @@ class Journal:
             drafts, kept = [], []
             for key, positions in undone.items():
                 history = reader.history(key)
-                if history[-1].seq in positions:
+                if history[-1].seq in positions and (self.reach.unlimited or history[-1].author == self.author):
                     good = next((record for record in reversed(history) if record.seq not in positions), None)
                     reverted = _revert_draft(history[-1], good, self.author, undo_label)
                     if reverted.author in quarantined or not self.reach.unlimited:  # it would be hidden, or refused
@@ -601,7 +707,9 @@ class Journal:
             with self.snapshot() as reader:
                 revert(reader)
             return replace(result, label="")
-        outcome = self.append_if(revert)
+        writer = self._copy()
+        writer._door = "service"  # it brings back what a service wrote
+        outcome = writer.append_if(revert)
         if isinstance(outcome, Refused):
             raise NotAllowed(outcome.reason)
         return result
@@ -922,7 +1030,7 @@ class Journal:
         wanted = {_shorten_digest(record.digest): record.digest for record in records}
         found: dict[bytes, ImportReceipt] = {}
         query = Query(kinds=(IMPORT,), scopes=(SYSTEM,), after=min((record.seq for record in records), default=0))
-        journal = Journal(self._engine, self._gate, FULL_REACH, self._clock, self._new_id).with_valid_bodies()
+        journal = self._copy(reach=FULL_REACH, author="").with_valid_bodies()
         for receipt in journal.read(query):
             if not wanted:
                 break
@@ -951,7 +1059,7 @@ class Journal:
             if not self.reach.unlimited and self.author != record.author:
                 author = repr(record.author)[:80] if record.author else "the owner"
                 return ReplayResult("refused", f"{author} wrote it; only the owner imports what others wrote")
-            if not (self.reach.unlimited and same_log) and (barred := self._check_author(validated.draft)) is not None:
+            if not (self.reach.unlimited and same_log) and (barred := self._check_imported(validated)) is not None:
                 return ReplayResult("refused", barred.reason)
             if not record.id:
                 return ReplayResult("refused", "the id is empty")
@@ -960,6 +1068,22 @@ class Journal:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             return ReplayResult("refused", f"not a line of a log ({error})")
         return None
+
+    def _check_imported(self, entry: ValidatedDraft) -> Refused | None:
+        """Refuse an entry that its caller may not bring."""
+        draft = entry.draft
+        if self._rules is None:
+            return self.with_valid_bodies()._check_author(draft)
+        if draft.kind in RESERVED_KINDS:
+            return Refused("reserved_kind", f"Only the owner of the store imports records of kind {draft.kind!r}.")
+        if (refused := self._check_rule(draft)) is not None:
+            return refused
+        if (refused := self._rules.check_kind(draft, "import")) is not None or not self._rules.needs_look(
+            draft, "import"
+        ):
+            return refused
+        with self._open_reader() as reader:
+            return self._rules.check_target(reader, draft, "import")
 
     def _append_system_record(self, draft: Draft) -> Outcome:
         """Write a record of a reserved kind."""

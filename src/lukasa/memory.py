@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from lukasa.forecasts import Forecasts
     from lukasa.memory_graph import MemoryGraph
     from lukasa.network import Network, NetworkHub
+    from lukasa.proposals import Proposals
     from lukasa.recall.memories import MemorySource
     from lukasa.recall.recall import Recall
     from lukasa.recall.vector_index import VectorIndex
@@ -180,6 +181,7 @@ SERVICES: dict[str, Service] = {
     ),
     "ledgers": Service("lukasa.experience", "Ledgers"),
     "metrics": Service("lukasa.experience", "TaskMetrics"),
+    "proposals": Service("lukasa.proposals", "Proposals"),
     "recall": Service(
         "lukasa.recall",
         "Recall",
@@ -212,7 +214,12 @@ SERVICES: dict[str, Service] = {
 
 def declared_kinds() -> dict[str, KindSpec]:
     """Collect the kinds of record that the services declare."""
-    packages = ["lukasa.integrations", "lukasa.jobs", *(service.package for service in SERVICES.values())]
+    packages = [
+        "lukasa.integrations",
+        "lukasa.jobs",
+        "lukasa.transfer",
+        *(service.package for service in SERVICES.values()),
+    ]
     return {kind: spec for package in packages for kind, spec in import_module(package).KINDS.items()}
 
 
@@ -252,6 +259,8 @@ class Memory:
     """The progress of each agent."""
     metrics: TaskMetrics
     """Time, agents, retries and rewards of tasks."""
+    proposals: Proposals
+    """What agents would change of the owner's records."""
     recall: Recall
     """Answer a question from everything the caller may read: ``memory.recall("When is the release?")``."""
     sessions: Sessions
@@ -302,7 +311,8 @@ class Memory:
     ) -> Outcome:
         """Store a fact in the vault. The outcome is true when the fact is stored.
 
-        A text that repeats a memory is refused; the refusal names the memory. ``memory.vault`` has more options.
+        A text that repeats a memory is refused; the refusal names the memory. What an agent stores is a register, which others
+        can corroborate; the owner's word is canon. ``memory.vault`` has more options.
 
         Args:
             text: The fact, in plain words.
@@ -316,8 +326,9 @@ class Memory:
         Example:
             memory.remember("We deploy on Tuesdays.", topic="deploy day", tags=["ops"])
         """
-        tier = "canon" if topic is None else "register"
-        fields: dict[str, Any] = {"tier": tier, "topic_id": topic, "tags": tags, "expires_at": expires_at}
+        fields: dict[str, Any] = {"topic_id": topic, "tags": tags, "expires_at": expires_at}
+        if topic is not None:
+            fields["tier"] = "register"
         return self.vault.add_memory(text, scope or SHARED, category, distinct_from=distinct_from, **fields)
 
     def confirm(self, id: str, *, scope: str | None = None, expires_at: datetime | None = None) -> Outcome:
@@ -783,7 +794,10 @@ def build_memory(
     trust_settings: TrustSettings | None = None,
 ) -> Memory:
     """Build a memory on an open engine."""
-    gate = Gate(override_pii(declared_kinds(), {} if vault_settings is None else vault_settings.pii))
+    kinds = override_pii(declared_kinds(), {} if vault_settings is None else vault_settings.pii)
+    if vault_settings is not None and vault_settings.agents_write_canon:
+        kinds["memory"] = replace(kinds["memory"], agent_check=None)
+    gate = Gate(kinds)
     owner = Journal(engine, gate, FULL_REACH, clock, new_id)  # for lookups inside services, never for a caller
     index: list[VectorIndex] = []  # built at the first recall because it imports numpy
 
@@ -800,8 +814,12 @@ def build_memory(
 
         return TrustLookup(owner.with_valid_bodies(), clock)
 
+    def trust_of(authors: Iterable[str]) -> Mapping[str, float]:
+        lookup, names = open_trust_lookup(), list(authors)
+        return dict.fromkeys(names, lookup.initial) | lookup(names)
+
     def open_for_job(agent: str, reach: Reach, jobs: Jobs) -> Memory:
-        journal = Journal(engine, gate, reach, clock, new_id, author=agent)
+        journal = Journal(engine, gate, reach, clock, new_id, author=agent, trust_of=trust_of)
         return Memory(parts, journal, jobs.seen_by(journal.with_valid_bodies()), shares_engine=True)
 
     parts = StoreParts(
@@ -815,7 +833,7 @@ def build_memory(
         vault_settings,
         trust_settings,
     )
-    journal = Journal(engine, gate, reach, clock, new_id, author=agent)
+    journal = Journal(engine, gate, reach, clock, new_id, author=agent, trust_of=trust_of)
     jobs = Jobs(journal.with_valid_bodies(), open_for_job, clock, new_id, url=location.url, timeout=timeout)
     return Memory(parts, journal, jobs)
 

@@ -278,7 +278,7 @@ def test_agent_names_chosen_by_one_author_count_as_one_author(open_store, store_
     assert mallory.episodes.record("Fix it", agent=names[0]).code == "author_not_yours"
     for id in add_episodes(mallory, 5, agents=("mallory",)):
         record = mallory.episodes.get(id).record  # past the service, as a store of an earlier version may have it
-        assert mallory.journal.append(draft_from(record, body={**record.body, "agent": names[int(id[-1]) % 3]}))
+        assert mallory.valid_journal.append(draft_from(record, body={**record.body, "agent": names[int(id[-1]) % 3]}))
     (pattern,) = open_store(store_path).consolidate(skills=True).proposals
     assert pattern.voices == 1
     assert pattern.confidence == MAX_SINGLE_AUTHOR_CONFIDENCE

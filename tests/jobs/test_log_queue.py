@@ -179,7 +179,7 @@ def test_jobs_survive_closing_and_compacting_the_store(open_store, file, fate, c
     ],
 )
 def test_a_malformed_job_record_does_not_stop_a_worker(memory, fate, body):
-    assert memory.journal.write("job", body=body, id="odd").code == "bad_body"
+    assert memory.valid_journal.write("job", body=body, id="odd").code == "bad_body"
     write_unchecked(memory, Draft("job", body=body, id="odd", scope="shared", labels=("job=open",)))
     memory.jobs.defer("venture")
     assert memory.jobs.run_waiting() == RunSummary(done=1)

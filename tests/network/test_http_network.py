@@ -48,7 +48,7 @@ class TestOwnStores(NetworkContract):
     @pytest.fixture
     def open_network(self, tmp_path, hub_url, open_store):
         self.store = open_store(str(tmp_path / "laptop.db"))
-        return lambda agent: connect(hub_url, agent, self.store.as_agent(agent).journal)
+        return lambda agent: connect(hub_url, agent, self.store.as_agent(agent).valid_journal)
 
     def stored_ids(self, agent, kind):
         return ids_of(self.store, agent, kind)
@@ -137,10 +137,10 @@ def test_a_hub_that_is_away_is_a_network_that_is_down(tmp_path, open_store):
 def test_a_signal_taken_before_a_crash_comes_again_and_is_stored_once(tmp_path, hub_url, open_store):
     memory = open_store(str(tmp_path / "b.db"), agent="b")
     connect(hub_url, "a").broadcast("a", "signal", make_signal("s1"))
-    network = connect(hub_url, "b", memory.journal)
+    network = connect(hub_url, "b", memory.valid_journal)
     effect = [lukasa.Draft("taken_note", id="note", scope="b")]
     with pytest.raises(NetworkDown):  # the hub is gone between the own store and the acknowledgement
-        HttpNetwork(ApiConnection("http://127.0.0.1:9", "t", retries=0), memory.journal).acknowledge(
+        HttpNetwork(ApiConnection("http://127.0.0.1:9", "t", retries=0), memory.valid_journal).acknowledge(
             "b", "s1", "a", effect
         )
     assert [news["signal_id"] for news in network.inbox("b")] == ["s1"]

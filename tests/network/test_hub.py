@@ -26,7 +26,7 @@ class TestHub(NetworkContract):
 
 @pytest.fixture
 def hub(in_file):
-    return NetworkHub(in_file.journal, FrozenClock())
+    return NetworkHub(in_file.valid_journal, FrozenClock())
 
 
 def inbox_ids(hub, agent):
@@ -101,7 +101,7 @@ def test_a_cursor_of_another_store_is_ignored(hub, in_file, tmp_path, open_store
     hub.broadcast("sender", "signal", make_signal("open"))
     in_file.export(tmp_path / "log.jsonl")
     other = open_store(str(tmp_path / "other.db"))
-    there = NetworkHub(other.journal, FrozenClock())
+    there = NetworkHub(other.valid_journal, FrozenClock())
     there.broadcast("elsewhere", "signal", make_signal("own"))
     other.import_(tmp_path / "log.jsonl")
     assert inbox_ids(there, "b") == ["own", "open"]
@@ -115,7 +115,9 @@ def test_signals_of_a_store_of_an_older_version_still_arrive(hub, in_file):
     hub.broadcast("sender", "signal", news)
     (record,) = in_file.journal.read(Query(labels=("sort=signal",)))
     in_file.journal.erase(record.key)
-    in_file.journal.append(Draft(NEWS_KIND, body=record.body, id=record.id, labels=record.labels, origin="network"))
+    in_file.valid_journal.append(
+        Draft(NEWS_KIND, body=record.body, id=record.id, labels=record.labels, origin="network")
+    )
     assert hub.broadcast("sender", "signal", news).repeated
     assert inbox_ids(hub, "b") == ["older"]
     assert [item["signal_id"] for item in hub.fetch_state("sender").signal_history] == ["older"]

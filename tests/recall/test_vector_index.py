@@ -124,7 +124,7 @@ def pretend_other_vectors(memory, old):
         seqs = [record.seq for record in reader.read(Query(kinds=("note",)))]
     vectors = HashEmbedder().embed(["heron"] * len(seqs)).tolist()
     memory.journal.put_vectors(old, [(seq, 0, vector) for seq, vector in zip(seqs, vectors, strict=True)])
-    memory.journal.write(
+    memory.valid_journal.write(
         EMBEDDER_SETTING_KEY.kind,
         body=setting.body | {"model": old},
         id=EMBEDDER_SETTING_KEY.id,

@@ -5,7 +5,7 @@ from io import BytesIO
 import pytest
 from typer.testing import CliRunner
 
-from lukasa import Key, Link
+from lukasa import Draft, Key, Link
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.api_tokens import ApiTokens
 from lukasa.interfaces.cli.app import app
@@ -109,7 +109,11 @@ def test_what_an_agent_says_others_said_has_its_own_trust_and_is_hidden_with_it(
 def test_an_update_of_anothers_record_is_its_writers_and_a_quarantine_takes_it_back(stores):
     owner, mallory = stores
     assert owner.journal.write("note", "The heron release is on Friday", id="note-1", author="good")
-    assert mallory.journal.write("note", "The heron release is on Monday", id="note-1")
+    assert mallory.journal.write("note", "The heron release is on Monday", id="note-1").code == "proposed"
+    assert trust_of(owner) == {"note-1": 1.0}
+    # A store of an earlier version may hold such a version.
+    draft = owner.journal._gate.validate(Draft("note", "The heron release is on Monday", id="note-1", author="mallory"))
+    assert owner.journal._engine.append(owner.journal.reach, [draft])
     assert trust_of(owner) == {"note-1": 0.0}
     assert owner.trust.quarantine("mallory")
     (hit,) = owner.recall("When is the heron release?", 1).hits
@@ -231,8 +235,11 @@ def test_a_second_memory_of_the_same_agent_is_in_the_same_quarantine(stores, ope
 def test_a_dissent_counts_for_the_agent_that_filed_it(stores):
     owner, mallory = stores
     assert mallory.journal.write("dissent", "no", author="good").code == "author_not_yours"
+    assert mallory.journal.write("dissent", "no", {"agent": "good"}).code == "service_kind"
     before = owner.trust.score("good")
-    filed = mallory.journal.write("dissent", "no", {"agent": "good"}).record
+    filed = mallory.valid_journal.write(
+        "dissent", "no", {"agent": "good"}
+    ).record  # as a store of an earlier version has it
     assert owner.trust.judge(filed.id, impact=False)
     assert owner.trust.score("good") == before
     assert owner.trust.score("mallory").dissents == 1

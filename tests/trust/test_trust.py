@@ -282,8 +282,9 @@ def test_an_agent_can_neither_write_trust_records_nor_read_those_of_others(tmp_p
             forbidden(mallory.trust)
     for kind in ("dissent", "trust_standing", "participation", "override"):
         refused = mallory.journal.write(kind, body={"agent": "mallory"}, scope=SYSTEM)
-        assert refused.code in ("scope_closed", "bad_body")
-        mallory.journal.write(kind, body={"agent": "mallory"}, labels=(f"{kind}=mallory",))
+        assert refused.code == "service_kind"
+        refused = mallory.journal.write(kind, body={"agent": "mallory"}, labels=(f"{kind}=mallory",))
+        assert refused.code == "service_kind"
     assert owner.trust.score("mallory") == before
     assert mallory.trust.score("mallory").trust == before.trust
     assert owner.trust.check() == []
@@ -309,11 +310,11 @@ def test_judge_accepts_a_filed_dissent_with_any_body(tmp_path, open_store, essay
     pending = dissent(owner.trust, "other", essay())
     wrong: tuple[dict[str, Any], ...] = ({"event": 3}, {"of": []}, {"event": {"rubric_citations": [7]}})
     for body in wrong:
-        assert agent.journal.write("dissent", "An objection", body).code == "bad_body"
+        assert agent.valid_journal.write("dissent", "An objection", body).code == "bad_body"
     for body in ({}, {"event": {}, "of": ""}, {"event": {"context": {}, "rubric_citations": ["", "x"]}, "of": "y"}):
-        assert agent.journal.write("dissent", "An objection", body)
-    assert agent.journal.write("dissent", "", {"of": "y"}, id="empty")
-    assert agent.journal.write("dissent", "in the way", id=pending.id)
+        assert agent.valid_journal.write("dissent", "An objection", body)
+    assert agent.valid_journal.write("dissent", "", {"of": "y"}, id="empty")
+    assert agent.valid_journal.write("dissent", "in the way", id=pending.id)
     filed = owner.trust.filed()
     assert agent.journal.write("note", "nothing", links=(Link("derived_from", filed[0].key),))
     assert owner.trust.judge("empty", impact=True).code == "empty_dissent"
@@ -865,7 +866,7 @@ def test_wrong_running_sums_are_found_and_rebuilt(memory, essay):
     trust.participate("a", "r1")
     before = trust.standing("a")
     body = dict(memory.journal.get(Key(SYSTEM, "trust_standing", "a")).body) | {"total": [9] * 10, "rounds": 4}
-    memory.journal.write("trust_standing", body=body, id="a", scope=SYSTEM)
+    memory.valid_journal.write("trust_standing", body=body, id="a", scope=SYSTEM)
     assert [finding.repairable for finding in trust.check()] == [True, True]
     assert trust.rebuild("a")
     assert trust.check() == []
@@ -882,7 +883,7 @@ def test_an_aggregate_of_an_earlier_version_is_recomputed_from_the_events(memory
     body = dict(memory.journal.get(Key(SYSTEM, "trust_standing", "a")).body)
     body |= {name: body[name][:7] for name in ("today", "window", "total")} | {"initial": 0.6}
     del body["imported"]
-    memory.journal.write("trust_standing", body=body, id="a", scope=SYSTEM)
+    memory.valid_journal.write("trust_standing", body=body, id="a", scope=SYSTEM)
     assert trust.score("a") == before
     dissent(trust, "a", essay(), impact=True)
     assert trust.score("a") == trust.score("a", at=clock.now())

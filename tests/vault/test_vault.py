@@ -160,8 +160,10 @@ def test_add_updates_a_register_in_place_by_its_topic_and_scope(memory):
     assert [found.text for found in vault.list()] == ["Projects: email"]
     other = vault.add_memory("Projects: email", "ada", "project", tier="register", topic_id="projects").record
     assert other.id != first.id, "another scope has its own"
-    canon = vault.add_memory("The mission never changes", topic_id="projects").record
+    canon = vault.add_memory("The mission never changes", tier="canon", topic_id="projects").record
     assert canon.id != first.id, "canon is not upserted"
+    again = vault.add_memory("Projects: the form", topic_id="projects").record
+    assert again.id == first.id, "a topic alone means a register"
 
 
 @pytest.mark.requirement("VLT-5")

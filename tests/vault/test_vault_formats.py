@@ -132,7 +132,14 @@ def test_import_and_export_take_the_vault_as_a_format(tmp_path):
 
 
 def test_import_refuses_scopes_out_of_reach(tmp_path):
-    with lukasa.open(tmp_path / "a.db", agent="orion") as memory:
+    with lukasa.open(tmp_path / "a.db", agent="orion", profile="document", scopes=["shared", "orion"]) as memory:
         done = import_vault(memory.vault, io.BytesIO(lines(EXAMPLE)))
     assert [(line, refusal.code) for line, refusal in done.refused] == [(5, "bad_scope")]
     assert done.memories == 2
+
+
+@pytest.mark.requirement("VLT-15", "LOG-8")
+def test_an_agent_imports_no_canon(tmp_path):
+    with lukasa.open(tmp_path / "a.db", agent="orion") as memory:
+        done = import_vault(memory.vault, io.BytesIO(lines(EXAMPLE)))
+    assert [(line, refusal.code) for line, refusal in done.refused] == [(1, "canon_needs_owner"), (5, "bad_scope")]

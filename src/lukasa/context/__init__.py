@@ -58,6 +58,8 @@ KINDS = {
     ),
     "context": KindSpec(
         falls_back=True,
+        written_by="service",
+        is_statement=False,
         body=BodyShape(
             {
                 "active_tasks": [dict],
@@ -69,6 +71,8 @@ KINDS = {
     ),
     "summary": KindSpec(
         falls_back=True,
+        written_by="service",
+        is_statement=False,
         body=BodyShape(
             {
                 **dict.fromkeys(("text", "by", "why"), str),

@@ -1,6 +1,6 @@
 """Experience: episodes, the knowledge derived from them, skills, ledgers and handoffs."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lukasa.body_shape import TIME, BodyShape, FixedList, MapOf, NumberBetween, OneOf
 from lukasa.gate import KindSpec
@@ -27,6 +27,7 @@ _KNOWLEDGE = {
     "conditions": [str], "source_episodes": [str], "sources": [str], "evidence": dict,
     **dict.fromkeys(("correct_approach", "incorrect_approach", "why", "prevention", "source"), (str, None)),
 }  # fmt: skip
+_COUNTED = frozenset({"confidence", "usage_count", "voices", "last_used", "source_episodes", "sources", "evidence"})
 _EPISODE = {
     "context": {"goal": str}, "timestamp": TIME, "duration_seconds": float, "outcome": str, "action_log": [dict],
     "errors_encountered": [dict], "artifacts_produced": list, "action_sequence": [str], "summary": str,
@@ -73,7 +74,18 @@ _SHAPES = {
     "skill_sync": BodyShape({"synced": MapOf(str)}),
     "step": BodyShape({"t": int, "encountered": dict}),
 }  # fmt: skip
-KINDS = {"running": KindSpec(), **{kind: KindSpec(body=shape) for kind, shape in _SHAPES.items()}}
+_RULES: dict[str, dict[str, Any]] = {
+    **{
+        key: {"written_by": "store", "is_statement": False}
+        for key in ("cluster", "consolidation", "running", "skill_sync")
+    },
+    **{key: {"open_fields": _COUNTED} for key in ("pattern", "antipattern", "fact")},
+    "episode": {"agent_field": "agent"},
+    "handoff": {"agent_field": "from_agent", "is_statement": False},
+    "ledger": {"agent_field": "id"},
+    "skill": {"open_fields": frozenset({"successes", "failures"})},
+}
+KINDS = {kind: KindSpec(body=_SHAPES.get(kind), **_RULES.get(kind, {})) for kind in ("running", *_SHAPES)}
 """The kinds of record that experience writes."""
 
 __getattr__ = lazy_attributes(

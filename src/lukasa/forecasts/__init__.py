@@ -17,6 +17,8 @@ __all__ = ["KINDS", "CalibrationReport", "ForecastScores", "Forecasts", "Probabi
 
 _SHARE = NumberBetween(0, 1)
 _SIGNAL = KindSpec(
+    written_by="service",
+    is_statement=False,
     body=BodyShape(
         {
             **dict.fromkeys(("signal_id", "market_id", "prediction_id", "agent_id", "received_at"), str),

@@ -15,6 +15,8 @@ This package itself only declares the kinds of record that the adapters write.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lukasa.gate import KindSpec, RecordLimits
 
 AGENT_EVENT = "agent_event"
@@ -23,19 +25,21 @@ FILE_OPERATION, NOTE_FILE = "file_operation", "note_file"
 GRAPH_CHECKPOINT, GRAPH_ITEM, GRAPH_WRITES = "graph_checkpoint", "graph_item", "graph_writes"
 MEMORY_FILE, SESSION_ITEM = "memory_file", "session_item"
 TRANSCRIPT, TRANSCRIPT_ENTRY = "transcript", "transcript_entry"
-_LARGE = KindSpec(limits=RecordLimits(record_bytes=64_000_000))
+_LARGE = KindSpec(limits=RecordLimits(record_bytes=64_000_000), written_by="service")
+_STATE = replace(_LARGE, is_statement=False)
+_STORES = replace(_LARGE, written_by="store", is_statement=False)
 KINDS = {
     AGENT_EVENT: _LARGE,
-    CONVERSATION_HEAD: _LARGE,
+    CONVERSATION_HEAD: _STATE,
     CONVERSATION_MESSAGE: _LARGE,
     FILE_OPERATION: KindSpec(),
-    GRAPH_CHECKPOINT: _LARGE,
+    GRAPH_CHECKPOINT: _STORES,
     GRAPH_ITEM: _LARGE,
-    GRAPH_WRITES: _LARGE,
+    GRAPH_WRITES: _STORES,
     MEMORY_FILE: _LARGE,
     NOTE_FILE: _LARGE,
     SESSION_ITEM: _LARGE,
-    TRANSCRIPT: _LARGE,
+    TRANSCRIPT: _STATE,
     TRANSCRIPT_ENTRY: _LARGE,
 }
 """Kinds that adapters write: states of programs, which may be large and are stored as they are."""

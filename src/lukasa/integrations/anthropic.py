@@ -42,7 +42,7 @@ class MemoryFolder:
     """The files that the tool shows, in one scope of a store."""
 
     def __init__(self, memory: Memory, scope: str | None = None) -> None:
-        self._journal = memory.journal
+        self._journal = memory.valid_journal
         self._scope = choose_scope(memory, scope)
 
     def view(self, command: Any) -> str:

@@ -40,7 +40,7 @@ class LukasaMemoryService(BaseMemoryService):
 
     def __init__(self, memory: Memory, *, scope: str | None = None) -> None:
         self._memory = memory
-        self._journal = memory.journal
+        self._journal = memory.valid_journal
         self._scope = choose_scope(memory, scope)
 
     async def add_session_to_memory(self, session: Session) -> None:

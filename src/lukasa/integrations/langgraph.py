@@ -154,7 +154,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
 
     def __init__(self, memory: Memory, *, scope: str | None = None, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=None))
-        self._journal = memory.journal
+        self._journal = memory.valid_journal
         self._scope = choose_scope(memory, scope)
         self._cache = _PartCache()
         self._records = ParsedRecords(lambda record: record)

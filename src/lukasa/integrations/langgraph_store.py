@@ -71,7 +71,7 @@ class LukasaStore(BaseStore):
     ) -> None:
         self._memory = memory
         self._clock = clock or SystemClock()
-        self._journal = memory.journal
+        self._journal = memory.valid_journal
         self._fields = tuple(fields)
         self.ttl_config = ttl
         self._scope = choose_scope(memory, scope)

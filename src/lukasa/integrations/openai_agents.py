@@ -49,7 +49,7 @@ class LukasaSession(SessionABC):
     ) -> None:
         self.session_id = session_id
         self.session_settings = session_settings or SessionSettings()
-        self._journal = memory.journal
+        self._journal = memory.valid_journal
         self._scope = choose_scope(memory, scope)
         is_plain = session_id.isprintable() and 0 < len(session_id) <= _MAX_LABEL
         name = session_id if is_plain else hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()

@@ -45,7 +45,7 @@ class LukasaMemoryFiles:
 
     def __init__(self, memory: Memory, *, scope: str | None = None) -> None:
         self._memory = memory
-        self._journal = memory.journal
+        self._journal = memory.valid_journal
         self._scope = choose_scope(memory, scope)
 
     async def read(self, path: str, *, max_chars: int) -> MemoryFile | None:

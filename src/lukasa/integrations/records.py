@@ -48,7 +48,7 @@ class AdapterRecords:
     """The records of an adapter in one scope, for callers of asyncio."""
 
     def __init__(self, memory: Memory, scope: str | None) -> None:
-        self.journal = memory.journal
+        self.journal = memory.valid_journal
         self.scope = choose_scope(memory, scope)
 
     async def read(self, kind: str, *labels: str) -> list[Record]:

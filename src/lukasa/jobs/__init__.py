@@ -45,7 +45,7 @@ _CALL = {
 }  # fmt: skip
 _REQUIRED = "name arguments state attempts"
 KINDS = {
-    JOB: KindSpec(body=BodyShape({**_CALL, "again": BodyShape(_CALL, _REQUIRED)}, _REQUIRED)),
-    JOB_RESULT: KindSpec(body=BodyShape({"name": str, "result": dict}, "name result")),
+    JOB: KindSpec(body=BodyShape({**_CALL, "again": BodyShape(_CALL, _REQUIRED)}, _REQUIRED), written_by="store"),
+    JOB_RESULT: KindSpec(body=BodyShape({"name": str, "result": dict}, "name result"), written_by="store"),
 }
 """The kinds of record for the jobs of a single file, and for what a job returned."""

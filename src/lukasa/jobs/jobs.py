@@ -188,7 +188,7 @@ class Jobs:
             result = self.register[job.name].function(memory, **job.arguments)
             if isinstance(result, dict) and canonical_json.find_json_fault(result) is None:
                 body = {"name": job.name, "result": result}
-                memory.journal.write(JOB_RESULT, body=body, id=job.id, scope=job.scope, origin="job")
+                memory.valid_journal.write(JOB_RESULT, body=body, id=job.id, scope=job.scope, origin="job")
 
         def count_attempt(job: Job, result: AttemptResult, error: str) -> None:
             setattr(summary, result, getattr(summary, result) + 1)

@@ -30,15 +30,16 @@ __all__ = [
 
 _NEWS = {"agent_id": str, "sort": str, "news": {"signal_id": str, "prediction_id": str}}
 _SIGNAL = _NEWS | {"news": BodyShape({"signal_id": str}, "signal_id")}
-KINDS = {
-    "network_news": KindSpec(body=BodyShape(_NEWS, "agent_id news")),
-    "network_signal": KindSpec(body=BodyShape(_SIGNAL, "agent_id news")),
-    "network_taken": KindSpec(body=BodyShape({"by": str, "signal_id": str, "from": str}, "by")),
-    "network_agent": KindSpec(body=BodyShape({"agent_id": str, "at": str}, "agent_id")),
-    "network_cursor": KindSpec(
-        body=BodyShape({"agent_id": str, "last": str, "upto": int, "seen": int, "open": [str]}, "last upto seen open")
+_SHAPES = {
+    "network_news": BodyShape(_NEWS, "agent_id news"),
+    "network_signal": BodyShape(_SIGNAL, "agent_id news"),
+    "network_taken": BodyShape({"by": str, "signal_id": str, "from": str}, "by"),
+    "network_agent": BodyShape({"agent_id": str, "at": str}, "agent_id"),
+    "network_cursor": BodyShape(
+        {"agent_id": str, "last": str, "upto": int, "seen": int, "open": [str]}, "last upto seen open"
     ),
 }
+KINDS = {kind: KindSpec(body=shape, written_by="store", is_statement=False) for kind, shape in _SHAPES.items()}
 """The kinds of record that the hub writes. Signals of older stores are of the kind of news."""
 
 _MODULES = {

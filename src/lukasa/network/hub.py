@@ -150,6 +150,8 @@ class NetworkHub:
                 return Refused("not_found", f"The network has no signal {signal_id[:80]} of {sender[:80]}.")
             if repeated := reader.get(taken.key) is not None:
                 return []
+            if (refused := self._journal.check_raw(reader, effect)) is not None:
+                return refused
             return [taken, *effect, *self._heartbeat_drafts(reader, agent_id)]
 
         require_accepted(self._journal.append_if(append_acknowledgement))
@@ -167,7 +169,7 @@ class NetworkHub:
         """
         label = f"signal={_hash_names(agent_id, 'signal', signal_id)}"
         records = self._journal.read(Query(kinds=(ACKNOWLEDGEMENT_KIND,), scopes=(SHARED,), labels=(label,)))
-        return tuple(record.body["by"] for record in records)
+        return tuple(record.author or record.body["by"] for record in records)
 
     def inbox(self, agent_id: str) -> list[News]:
         """Return the signals of others that the agent has not acknowledged, oldest first.
@@ -189,7 +191,7 @@ class NetworkHub:
             body["open"] = [record.id for record in look.pending]
             with suppress(StoreReadOnly):  # the cursor saves time; a look does not need it
                 self._journal.append(Draft(CURSOR_KIND, body=body, id=_hash_names(agent_id), origin="network"))
-        return [{**record.body["news"], "agent_id": record.body["agent_id"]} for record in look.pending]
+        return [{**record.body["news"], "agent_id": sender_of(record)} for record in look.pending]
 
     @staticmethod
     def _read_cursor(reader: Reader, agent_id: str) -> Mapping[str, Any] | None:
@@ -210,7 +212,7 @@ class NetworkHub:
         taken: set[str] | None = None
 
         def is_settled(record: Record) -> bool:
-            sender = record.body["agent_id"]
+            sender = sender_of(record)
             key = _acknowledgement_key(sender, record.body["news"].get("signal_id", ""), agent_id)
             return sender == agent_id or (reader.get(key) is not None if taken is None else key.id in taken)
 
@@ -250,7 +252,7 @@ class NetworkHub:
             memory.hub.peers("anna")
         """
         records = self._journal.read(Query(kinds=(AGENT_KIND,), scopes=(SHARED,)))
-        others = {record.body["agent_id"]: record.moment for record in records if record.body["agent_id"] != agent_id}
+        others = {name: record.moment for record in records if (name := sender_of(record)) != agent_id}
         trust = self._trust(others)
         return [Peer(name, moment, trust.get(name)) for name, moment in others.items()]
 
@@ -274,6 +276,11 @@ def acknowledgement_draft(agent_id: str, signal_id: str, sender: str, scope: str
     labels = (f"signal={_hash_names(sender, 'signal', signal_id)}", f"by={_hash_names(agent_id)}")
     id, body = _hash_names(sender, signal_id, agent_id), {"by": agent_id, "signal_id": signal_id, "from": sender}
     return Draft(ACKNOWLEDGEMENT_KIND, body=body, id=id, scope=scope, labels=labels, origin="network")
+
+
+def sender_of(record: Record) -> str:
+    """Return the agent that wrote a record of the hub. What the body says counts only if the owner wrote it, who may name any."""
+    return record.author or str(record.body["agent_id"])
 
 
 def require_accepted(outcome: Outcome) -> None:

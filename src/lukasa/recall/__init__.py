@@ -37,7 +37,11 @@ __all__ = [
     "rank_candidates",
 ]
 
-KINDS = {"setting": KindSpec(body=BodyShape({"embedder": str, "model": str, "length": int}, "embedder model"))}
+KINDS = {
+    "setting": KindSpec(
+        body=BodyShape({"embedder": str, "model": str, "length": int}, "embedder model"), written_by="store"
+    )
+}
 """The kind of record that recall writes: which embedder made the vectors of the store."""
 
 __getattr__ = lazy_attributes(

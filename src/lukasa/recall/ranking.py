@@ -6,7 +6,8 @@ the whole question outweighs both, because no other signal finds facts deep insi
 
 Of hits that say different things about the same subject, the later supersedes the earlier. The best hits are compared by the
 rules of ``lukasa.text.statements`` and by links that name what a record supersedes. What an author says who is trusted clearly
-less does not supersede but contradicts, and what an assistant says supersedes only with an express word of change.
+less, or an agent against the owner, does not supersede but contradicts, and what an assistant says supersedes only with an
+express word of change.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from lukasa.recall.signals import (
 from lukasa.record import Key, Record
 from lukasa.text.statements import Statement, parse_statements, statement_changes
 from lukasa.text.terms import first_content_word, fold_text, list_content_words
+from lukasa.write_rules import MAX_TRUST_GAP
 
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
@@ -75,7 +77,6 @@ MAX_AUTHOR_SHARE = 0.5
 _MIN_RELATIVE_SCORE = 0.25  # a crowded hit gives way only to hits with at least this share of its score
 MIN_COMPARED, MAX_COMPARED = 20, 50
 """How many of the best hits are compared with each other: as many as are asked for, within these limits."""
-_MAX_TRUST_GAP = 0.2
 _REPETITION_DEPTH = 100  # the number of best hits that are checked for repetitions
 
 
@@ -316,7 +317,7 @@ class Disagreements(NamedTuple):
     newest_by_seq: dict[int, int]
     """For each superseded record the newest one that supersedes it."""
     contradicted_by_seq: dict[int, int]
-    """For each record of an author who is trusted clearly less the newest earlier one that says otherwise, unless it is superseded."""
+    """For each record of an author who is trusted less the newest earlier one that says otherwise, unless it is superseded."""
 
 
 def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Record], k: int) -> Disagreements:
@@ -338,7 +339,7 @@ def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Re
         shares_no_stem = older.groups.stems.isdisjoint
         for newer in reversed(dated[index + 1 :]):
             says_otherwise = not shares_no_stem(newer.groups.stems) and _says_otherwise(newer.groups, older.groups)
-            if newer.trust < older.trust - _MAX_TRUST_GAP:
+            if newer.trust < older.trust - MAX_TRUST_GAP or (newer.record.author and not older.record.author):
                 if says_otherwise:
                     contradicted.setdefault(newer.seq, older.seq)
             elif says_otherwise or (linked and (newer.record.key, older.record.key) in linked):

@@ -146,7 +146,9 @@ class RecallHit:
         if other is None:
             return ""
         name = str(other.record.key) if with_keys else other.id
-        return f"superseded by {name}" if self.superseded_by else f"contradicts {name}, which is trusted more"
+        if self.superseded_by:
+            return f"superseded by {name}"
+        return f"contradicts {name}, which {'is trusted more' if other.record.author else 'the owner said'}"
 
 
 @dataclass(frozen=True, slots=True)

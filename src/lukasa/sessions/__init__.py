@@ -7,7 +7,7 @@ lost: ``recovery`` rebuilds the state from the other. ``budget`` keeps the state
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lukasa.body_shape import BodyShape
 from lukasa.gate import KindSpec, RecordLimits
@@ -23,21 +23,27 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "NEVER", "Budget", "RecoveryReport", "Retention", "Session", "Sessions", "Significance"]
 
 _STATE_LIMITS = RecordLimits(record_bytes=17_000_000)
+_OWN_STATE: dict[str, Any] = {"written_by": "service", "is_statement": False}
 KINDS = {
-    "checkpoint": KindSpec(_STATE_LIMITS, falls_back=True, body=BodyShape({"checkpoint": {"number": int}})),
-    "session_delta": KindSpec(
-        _STATE_LIMITS, body=BodyShape({"n": int, "changes": ([dict], None), "at": str}, "n changes")
+    "checkpoint": KindSpec(
+        _STATE_LIMITS, falls_back=True, **_OWN_STATE, body=BodyShape({"checkpoint": {"number": int}})
     ),
-    "session_archive": KindSpec(_STATE_LIMITS, body=BodyShape({"section": str, "at": str, "why": str})),
+    "session_delta": KindSpec(
+        _STATE_LIMITS, **_OWN_STATE, body=BodyShape({"n": int, "changes": ([dict], None), "at": str}, "n changes")
+    ),
+    "session_archive": KindSpec(_STATE_LIMITS, **_OWN_STATE, body=BodyShape({"section": str, "at": str, "why": str})),
     "session": KindSpec(
         falls_back=True,
+        agent_field="agent_id",
+        **_OWN_STATE,
         body=BodyShape(
             {"agent_id": str, "status": str, "number": int, "upto": int, "at": str}, "agent_id status number upto at"
         ),
     ),
-    "session_event": KindSpec(body=BodyShape({"event": str, "at": str})),
+    "session_event": KindSpec(**_OWN_STATE, body=BodyShape({"event": str, "at": str})),
     "session_incident": KindSpec(
-        body=BodyShape({"damaged": [dict], "lost_changes": [int], "why": str, "at": str, "damaged_records": [str]})
+        **_OWN_STATE,
+        body=BodyShape({"damaged": [dict], "lost_changes": [int], "why": str, "at": str, "damaged_records": [str]}),
     ),
 }
 """The kinds of record that sessions write. A state may hold 16 MB."""

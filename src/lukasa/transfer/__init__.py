@@ -1,1 +1,5 @@
-"""Transfer: export, import, copy, back up and restore whole stores."""
+"""Transfer: export, import, copy, synchronise, back up and restore whole stores."""
+
+from lukasa.gate import KindSpec
+
+KINDS = {kind: KindSpec(written_by="store", is_statement=False) for kind in ("sync_conflict", "sync_position")}

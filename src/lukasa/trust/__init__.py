@@ -89,7 +89,8 @@ _SHAPES = {
         _STANDING,
     ),
 }  # fmt: skip
-KINDS = {kind: KindSpec(body=shape) for kind, shape in _SHAPES.items()}
+KINDS = {kind: KindSpec(body=shape, written_by="store") for kind, shape in _SHAPES.items()}
+KINDS["dissent"] = KindSpec(body=_SHAPES["dissent"], written_by="service", agent_field="agent")
 """The kinds of record that trust writes."""
 
 __getattr__ = lazy_attributes(

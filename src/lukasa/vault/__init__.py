@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from lukasa.body_shape import BodyShape, MapOf
 from lukasa.gate import KindSpec
 from lukasa.lazy_imports import lazy_attributes
+from lukasa.outcome import Refused
+from lukasa.record import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,10 +23,23 @@ __all__ = [
     "KINDS", "MemoryProposal", "Vault", "VaultMemory", "VaultSettings", "build_memory_block", "build_snapshot_block",
 ]  # fmt: skip
 
+REFUSED_CANON = Refused(
+    "canon_needs_owner",
+    "Canon comes from the owner of the store, or when others corroborate a memory. Write it as a register (tier register).",
+)
+
+
+def refuse_canon(draft: Draft) -> Refused | None:
+    """Refuse canon that an agent writes without the vault: it comes from the owner, or by promotion of a register."""
+    return REFUSED_CANON if draft.body.get("tier", "canon") == "canon" or draft.origin == "promotion" else None
+
+
 KINDS = {
     "memory": KindSpec(
         pii="block",
         near_duplicates=True,
+        agent_check=refuse_canon,
+        open_fields=frozenset({"confirmed_at"}),
         body=BodyShape(
             {
                 **dict.fromkeys(("category", "tier", "topic_id", "promoted_by"), (str, None)),
@@ -32,11 +47,13 @@ KINDS = {
             }
         ),
     ),
-    "corroboration": KindSpec(body=BodyShape({"memory": str, "version": int, "source": (str, None)})),
+    "corroboration": KindSpec(
+        body=BodyShape({"memory": str, "version": int, "source": (str, None)}), written_by="store"
+    ),
     "directive": KindSpec(owner_only=True, body=BodyShape({"set_by": str})),
     "note": KindSpec(),
     "tick": KindSpec(body=BodyShape({"text": str})),
-    "verdicts": KindSpec(body=BodyShape({"refused": MapOf(int)})),
+    "verdicts": KindSpec(body=BodyShape({"refused": MapOf(int)}), written_by="store", is_statement=False),
 }
 """The kinds of record that the vault writes."""
 

@@ -36,7 +36,7 @@ from lukasa.scope import SHARED, SYSTEM, Reach
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.stopwords import NOISE_STOP_WORDS
 from lukasa.text.terms import normalise_text
-from lukasa.vault.settings import AMBIGUOUS_SIGNALS, CANON, LOG, MEMORY_KIND, VaultSettings
+from lukasa.vault.settings import AMBIGUOUS_SIGNALS, LOG, MEMORY_KIND, VaultSettings
 
 DISTINCT_FROM = "distinct_from"
 """The relation from a memory to a similar one that states another fact, as the writer said."""
@@ -71,7 +71,8 @@ class MemoryProposal:
     text: str
     scope: str = SHARED
     category: str = "general"
-    tier: str = CANON
+    tier: str = ""
+    """Canon, register or log; empty: canon for the owner's word without a topic, else a register."""
     topic_id: str | None = None
     tags: tuple[str, ...] = ()
     source: str | None = "manual"

@@ -1,6 +1,6 @@
 """The settings of a vault: tiers, limits and thresholds.
 
-The defaults are those of the document, but for two: the capacity, and the rule for near-duplicates. The profile
+The defaults are those of the document, but for three: the capacity, the rule for near-duplicates, and who writes canon. The profile
 ``document`` (``DOCUMENT_SETTINGS``) has the document's.
 """
 
@@ -45,7 +45,8 @@ class VaultSettings:
     ``scopes`` are the scopes that may hold memories; ``None`` leaves that to the caller's reach. ``pii`` says for each
     kind of record whether personal data and secrets are blocked (the default), redacted or allowed. ``duplicates`` says
     which texts past the thresholds of similarity are refused: those that state the same fact (``facts``), or all of them
-    (``document``).
+    (``document``). ``agents_write_canon`` lets agents write canon at once, as the document does; otherwise it comes from the
+    owner, or when others corroborate a memory.
     """
 
     enabled: bool = True
@@ -56,6 +57,7 @@ class VaultSettings:
     overlap_threshold: float = 0.60
     similarity_threshold: float = 0.70
     duplicates: DuplicateRule = "facts"
+    agents_write_canon: bool = False
     signals: tuple[str, ...] = NOISE_SIGNALS
     sources: tuple[str, ...] = SOURCES
     voices: int = 2
@@ -86,5 +88,5 @@ class VaultSettings:
                 raise InvalidInput(f"pii of {kind!r:.40} must be one of {', '.join(PII_HANDLINGS)}.")
 
 
-DOCUMENT_SETTINGS = VaultSettings(capacity=DOCUMENT_CAPACITY, duplicates="document")
+DOCUMENT_SETTINGS = VaultSettings(capacity=DOCUMENT_CAPACITY, duplicates="document", agents_write_canon=True)
 """The profile ``document``: the numbers and rules of the document where the defaults differ."""

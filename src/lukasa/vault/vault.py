@@ -25,7 +25,7 @@ from lukasa.prompt import PromptBlock
 from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.scope import SHARED
 from lukasa.storage.engine import LogCompactionResult, Query, Reader, split_into_chunks
-from lukasa.vault import blocks, placement
+from lukasa.vault import REFUSED_CANON, blocks, placement
 from lukasa.vault.checks import MemoryProposal, RefusalCounter, check_proposal, memory_draft, memory_key
 from lukasa.vault.duplicates import ComparableText, DuplicateIndex, DuplicateMatch
 from lukasa.vault.lexical_search import VaultHit, search_lexically
@@ -77,7 +77,7 @@ class Vault:
         scope: str = SHARED,
         category: str = "general",
         *,
-        tier: Tier = CANON,
+        tier: Tier | None = None,
         topic_id: str | None = None,
         tags: Iterable[str] = (),
         source: str | None = "manual",
@@ -94,7 +94,8 @@ class Vault:
             text: The fact, in plain words; at most 1,200 characters.
             scope: The scope to write to.
             category: A word that groups such entries.
-            tier: ``canon`` for a lasting fact, ``register`` for one that changes and has a topic.
+            tier: ``canon`` for a lasting fact, ``register`` for one that changes and has a topic; default: canon for what the
+                owner says without a topic, else a register. Only the owner writes canon at once.
             topic_id: A word for what the fact is about; the next fact with the same topic and scope replaces it.
             tags: Words to find it by; recall filters with ``labels=["tag=…"]``.
             source: Where it comes from: ``chat``, ``manual``, ``tool``, …
@@ -105,7 +106,13 @@ class Vault:
         Example:
             memory.vault.add_memory("We deploy on Tuesdays.", tier="register", topic_id="deploy day")
         """
-        fields: dict[str, Any] = {"tier": tier, "topic_id": topic_id, "tags": tags, "source": source, "author": author}
+        fields: dict[str, Any] = {
+            "tier": tier or "",
+            "topic_id": topic_id,
+            "tags": tags,
+            "source": source,
+            "author": author,
+        }
         fields["expires_at"] = expires_at
         item = {"text": text, "scope": scope, "category": category, "distinct_from": distinct_from, **fields}
         return self.bulk_add([item])[0]
@@ -122,7 +129,7 @@ class Vault:
         outcomes: list[Outcome] = []
         chunk: list[MemoryProposal | Refused] = []
         for item in items:
-            chunk.append(self._validate_item(item))
+            chunk.append(self._validate_item(item, is_new=True))
             if len(chunk) >= _CHUNK_SIZE:
                 outcomes += self._write_chunk(chunk)
                 chunk = []
@@ -140,7 +147,7 @@ class Vault:
         Example:
             memory.vault.judge("heartbeat ok").code
         """
-        proposal = self._validate_item(item)
+        proposal = self._validate_item(item, is_new=True)
         if isinstance(proposal, Refused):
             return proposal
         text = ComparableText(proposal.text, proposal.scope)
@@ -265,15 +272,25 @@ class Vault:
             draft = self._journal.revise(draft._replace(author=record.author))
         return [draft]
 
-    def _validate_item(self, item: MemoryProposal | Mapping[str, Any] | str) -> MemoryProposal | Refused:
-        """Return the proposal as it may be kept, or why the checks that need no store refuse it."""
+    def _validate_item(
+        self, item: MemoryProposal | Mapping[str, Any] | str, *, is_new: bool = False
+    ) -> MemoryProposal | Refused:
+        """Return the proposal as it may be kept, or why the checks that need no store refuse it.
+
+        New canon comes from the owner; what an agent says is a register.
+        """
         try:
             proposal = MemoryProposal.from_item(item)
         except TypeError:
             return Refused("bad_item", "A memory needs a text; its other fields are those of add_memory.")
         if proposal.author.__class__ is str and (refused := self._journal.check_author(proposal.author)) is not None:
             return refused
-        return check_proposal(proposal, self.rules, self._journal.reach)
+        writes_canon = self._journal.reach.unlimited or self.rules.agents_write_canon
+        if not proposal.tier:
+            has_topic = proposal.topic_id is not None and not self.rules.agents_write_canon
+            proposal = replace(proposal, tier=CANON if writes_canon and not has_topic else REGISTER)
+        checked = check_proposal(proposal, self.rules, self._journal.reach)
+        return REFUSED_CANON if is_new and not writes_canon and proposal.tier == CANON and checked else checked
 
     def _write_chunk(self, chunk: Sequence[MemoryProposal | Refused]) -> Sequence[Outcome]:
         """Write a chunk in one batch and return its verdicts. If the batch is refused, write each item alone."""
@@ -387,7 +404,7 @@ class Vault:
 
     def _restore_chunk(self, chunk: Sequence[Sequence[VaultMemory]]) -> Sequence[int | Refused]:
         newest = [max(history, key=lambda memory: memory.version) for history in chunk]
-        proposals = [self._validate_item(memory.to_proposal()) for memory in newest]
+        proposals = [self._validate_item(memory.to_proposal(), is_new=True) for memory in newest]
         texts = {
             index: ComparableText(proposal.text, proposal.scope, memory.id)
             for index, (proposal, memory) in enumerate(zip(proposals, newest, strict=True))

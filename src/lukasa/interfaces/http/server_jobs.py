@@ -7,6 +7,7 @@ a place run these jobs, and ``POST /v1/jobs`` does not know them.
 from __future__ import annotations
 
 import logging
+import re
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from lukasa.clock import SystemClock
-from lukasa.errors import LukasaError, StoreClosed
+from lukasa.errors import LukasaError, NotAllowed, StoreClosed
+from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import to_json
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.jobs import REGISTRY, DeferredJob, TaskRegistry
@@ -26,6 +28,7 @@ from lukasa.storage.file_stores import open_file_store
 BACKUP_JOB, EXPORT_JOB = "server.backup", "server.export"
 EXPORT_FOLDER = "exports"
 KEPT_EXPORTS = 2
+_EXPORT_NAME = re.compile(rf"{EXPORT_FOLDER}/log-[0-9]{{8}}T[0-9]{{12}}\.jsonl")
 _CHUNK_BYTES = 1024 * 1024
 _STOP_SECONDS = 2.0
 _log = logging.getLogger(__name__)
@@ -52,7 +55,7 @@ class ServerJobs:
     def export(self, memory: Memory) -> dict[str, Any]:
         """Write the log to a file at the place for backups, remove old exports, and return the name of the file."""
         files = open_file_store(self.url)
-        name = f"{EXPORT_FOLDER}/log-{SystemClock().now():%Y%m%dT%H%M%S%f}.jsonl"
+        name = f"{EXPORT_FOLDER}/log-{SystemClock().now():%Y%m%dT%H%M%S%f}.jsonl"  # as _EXPORT_NAME has it
         with tempfile.TemporaryFile() as file:
             versions = memory.export(file)
             size = file.tell()
@@ -61,6 +64,14 @@ class ServerJobs:
         for old in sorted(info.name for info in files.list_files(EXPORT_FOLDER))[:-KEPT_EXPORTS]:
             files.delete(old)
         return {"exported_file": name, "versions": versions, "bytes": size}
+
+    def read_export(self, memory: Memory, name: object) -> Iterator[bytes]:
+        """Yield the file of an export. Only the owner, who asked for it, reads it, and no file but an export is read."""
+        if not memory.journal.reach.unlimited:
+            raise NotAllowed("Only the owner of the store reads the export of a job.")
+        if not self.url or not isinstance(name, str) or not _EXPORT_NAME.fullmatch(name):
+            raise not_found("This server has no such export.", "Export again.")
+        return open_file_store(self.url).read(name)
 
     @contextmanager
     def run_worker(self, stores: CallerStores) -> Iterator[None]:

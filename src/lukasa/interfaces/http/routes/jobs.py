@@ -15,7 +15,6 @@ from lukasa.interfaces.http.service_routes import JsonObject, ServiceRoutes
 from lukasa.interfaces.outcomes import not_found
 from lukasa.jobs import Jobs
 from lukasa.memory import Memory
-from lukasa.storage.file_stores import open_file_store
 
 routes = ServiceRoutes("/v1/jobs", lambda memory: memory.jobs)
 RESULT: dict[str, Any] = {
@@ -61,7 +60,7 @@ def read_result(request: Request, memory: CallerMemory, id: Name) -> Any:
     result = _require_result(memory, id)
     if "exported_file" not in result:
         return JsonResponse(result)
-    chunks = open_file_store(request.app.state.server_jobs.url).read(result["exported_file"])
+    chunks = request.app.state.server_jobs.read_export(memory, result["exported_file"])
     first = next(chunks, b"")  # report a missing file before the answer begins
     return StreamingResponse(chain((first,), chunks), media_type=LOG_MEDIA_TYPE)
 

@@ -1,0 +1,155 @@
+"""Who may write what: one rule for each kind of record, enforced under every way into the log.
+
+A record enters the log by one of three doors: a **service** writes it (``memory.vault``, ``memory.episodes``, …), a caller writes
+it **raw** (``journal.append``, the effect of a hub's acknowledgement), or a caller **imports** an entry of another log (import,
+sync, restore). The owner of the store may use every door, but nobody writes what belongs to the store raw. For everybody else:
+
+- a kind that the ``store`` writes comes through services alone, and its entries are brought by the owner alone;
+- a kind that a ``service`` writes comes through it, or as the caller's own entry;
+- a kind that ``anyone`` writes comes through every door;
+- what the body says about who acts must be the caller's own name (``KindSpec.agent_field``), unless the record says so already;
+- the author is the caller (``Journal.check_author``), and no link declares what the owner said to be superseded;
+- what the owner said, or an author who is trusted clearly more, is changed by them alone: from others it is a proposal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from lukasa import canonical_json
+from lukasa.gate import Gate, KindSpec
+from lukasa.outcome import Refused
+from lukasa.record import Draft, Key, Link, Record
+from lukasa.scope import SYSTEM
+from lukasa.storage.engine import Reader
+
+Door = Literal["service", "raw", "import"]
+PROPOSAL = "proposal"
+MAX_TRUST_GAP = 0.2
+"""How much less an author may be trusted than another whose statements it changes or supersedes."""
+REPLACING_RELATIONS = frozenset(("supersedes", "superseded_by"))
+_MAX_PROPOSED_CHARACTERS = 500_000
+
+TrustOf = Callable[[Iterable[str]], Mapping[str, float]]
+"""Returns how far each of some authors is trusted."""
+
+
+class WriteRules:
+    """Decides for one limited caller which drafts it may write through which door."""
+
+    def __init__(self, gate: Gate, author: str, trust_of: TrustOf) -> None:
+        self._gate = gate
+        self._author = author
+        self._trust_of = trust_of
+
+    def check_kind(self, draft: Draft, door: Door) -> Refused | None:
+        """Refuse a draft of a kind that the caller may not write through a door."""
+        spec = self._gate.spec(draft.kind)
+        if door == "raw" and spec.written_by != "anyone":
+            return refuse_kind(draft.kind)
+        if door == "import" and spec.written_by == "store":
+            return Refused("not_allowed", f"Only the owner of the store imports records of kind {draft.kind!r}.")
+        if door != "service" and spec.agent_check is not None and not draft.deleted:
+            return spec.agent_check(draft)
+        return None
+
+    def needs_look(self, draft: Draft, door: Door) -> bool:
+        """Tell whether a decision about a draft needs what the store holds; most need nothing."""
+        spec = self._gate.spec(draft.kind)
+        if door != "service":
+            return bool(draft.id) or bool(spec.agent_field) or _replaces(draft.links)
+        return (spec.is_statement and bool(draft.id) and draft.expected != 0) or _replaces(draft.links)
+
+    def check_target(self, reader: Reader, draft: Draft, door: Door) -> Refused | None:
+        """Refuse a draft that names another agent as the one who acts, or that changes what only others may change."""
+        spec = self._gate.spec(draft.kind)
+        known = reader.history(draft.key) if draft.id else []
+        if door != "service" and spec.agent_field and not draft.deleted:
+            named = _named_agent(draft, spec)
+            if named not in ("", self._author) and (not known or named != _named_agent(known[-1], spec)):
+                return Refused(
+                    "author_not_yours",
+                    f"The record says that {named!r:.80} acts ({spec.agent_field}); {self._author or 'this caller'!r} cannot say so.",
+                )
+        keeps_statement = door == "service" and (
+            not spec.is_statement or (bool(known) and _keeps_statement(known[-1], draft, spec))
+        )
+        if known and not keeps_statement and self._belongs_to_others(known):
+            return Refused("needs_owner", f"{draft.key} is not {self._author or 'this caller'}'s to change.")
+        for link in draft.links:
+            if link.relation in REPLACING_RELATIONS and link.to != draft.key:
+                target = reader.history(link.to)
+                if target and self._belongs_to_others(target) and not _holds_link(known, link):
+                    return Refused("needs_owner", f"{link.to} is not {self._author or 'this caller'}'s to supersede.")
+        return None
+
+    def _belongs_to_others(self, history: Sequence[Record]) -> bool:
+        """Tell whether the owner, or somebody who is trusted clearly more than the caller, wrote a version of a record."""
+        authors = {record.author for record in history} - {self._author}
+        if "" in authors:
+            return True
+        if not authors:
+            return False
+        trust = self._trust_of((self._author, *authors))
+        return any(trust[name] > trust[self._author] + MAX_TRUST_GAP for name in authors if name in trust)
+
+
+def refuse_kind(kind: str) -> Refused:
+    return Refused(
+        "service_kind", f"Records of kind {kind!r:.80} are written by a service of the store, not as raw records."
+    )
+
+
+def proposal_draft(drafts: Sequence[Draft], author: str, reason: str) -> Draft | None:
+    """Return the proposal of changes that only others may make; ``None`` if they are too large for one."""
+    changes = [_change_json(draft) for draft in drafts]
+    body = {"state": "open", "by": author, "why": reason, "changes": changes}
+    if len(encoded := canonical_json.encode(body)) > _MAX_PROPOSED_CHARACTERS:
+        return None
+    id = hashlib.sha256(encoded).hexdigest()[:16]
+    scope = next((draft.scope for draft in drafts if draft.scope != SYSTEM), SYSTEM)
+    return Draft(PROPOSAL, body=body, id=id, scope=scope, author=author, origin="proposal", labels=("state=open",))
+
+
+def _change_json(draft: Draft) -> dict[str, Any]:
+    """Return what a proposal keeps of a draft."""
+    kept = {
+        "kind": draft.kind, "id": draft.id, "scope": draft.scope, "text": draft.text, "body": dict(draft.body),
+        "labels": list(draft.labels), "deleted": draft.deleted, "expected": draft.expected,
+        "links": [{"relation": link.relation, "scope": link.to.scope, "kind": link.to.kind, "id": link.to.id} for link in draft.links],
+    }  # fmt: skip
+    return {name: value for name, value in kept.items() if value not in ("", [], {}, False, None)}
+
+
+def change_draft(change: Mapping[str, Any]) -> Draft:
+    """Return the draft that a proposal keeps."""
+    links = (Link(link["relation"], Key(link["scope"], link["kind"], link["id"])) for link in change.get("links", ()))
+    return Draft(
+        change["kind"], change.get("text", ""), change.get("body", {}), change.get("id", ""), change["scope"],
+        labels=tuple(change.get("labels", ())), links=tuple(links), deleted=change.get("deleted", False),
+        expected=change.get("expected"), origin="proposal",
+    )  # fmt: skip
+
+
+def _replaces(links: Sequence[Link]) -> bool:
+    return any(link.relation in REPLACING_RELATIONS for link in links)
+
+
+def _holds_link(history: Sequence[Record], link: Link) -> bool:
+    return bool(history) and link in history[-1].links
+
+
+def _named_agent(record: Draft | Record, spec: KindSpec) -> str:
+    """Return the agent that a record says acts: the field of its body, or its id."""
+    value = record.id if spec.agent_field == "id" else record.body.get(spec.agent_field)
+    return value if isinstance(value, str) else ""
+
+
+def _keeps_statement(known: Record, draft: Draft, spec: KindSpec) -> bool:
+    """Tell whether a new version says what the known one says: only fields that anybody may change differ."""
+    if draft.deleted or draft.text != known.text:
+        return False
+    names = (known.body.keys() | draft.body.keys()) - spec.open_fields
+    return all(known.body.get(name) == draft.body.get(name) for name in names)

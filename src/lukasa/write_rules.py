@@ -58,17 +58,20 @@ class WriteRules:
     def needs_look(self, draft: Draft, door: Door) -> bool:
         """Tell whether a decision about a draft needs what the store holds; most need nothing."""
         spec = self._gate.spec(draft.kind)
+        if _replaces(draft.links) or (spec.agent_field and _named_agent(draft, spec) not in ("", self._author)):
+            return True
         if door != "service":
-            return bool(draft.id) or bool(spec.agent_field) or _replaces(draft.links)
-        return (spec.is_statement and bool(draft.id) and draft.expected != 0) or _replaces(draft.links)
+            return bool(draft.id)
+        return bool(draft.id) and draft.expected != 0 and (spec.is_statement or bool(spec.agent_field))
 
     def check_target(self, reader: Reader, draft: Draft, door: Door) -> Refused | None:
         """Refuse a draft that names another agent as the one who acts, or that changes what only others may change."""
         spec = self._gate.spec(draft.kind)
         known = reader.history(draft.key) if draft.id else []
-        if door != "service" and spec.agent_field and not draft.deleted:
+        if spec.agent_field and not draft.deleted:
             named = _named_agent(draft, spec)
-            if named not in ("", self._author) and (not known or named != _named_agent(known[-1], spec)):
+            allowed = (_named_agent(known[-1], spec),) if known else ("", self._author)
+            if named not in allowed:
                 return Refused(
                     "author_not_yours",
                     f"The record says that {named!r:.80} acts ({spec.agent_field}); {self._author or 'this caller'!r} cannot say so.",

@@ -14,6 +14,7 @@ from lukasa.recall.recall import build_prompt_block
 from lukasa.storage.engine import Query
 from lukasa.testing import seeded_ids
 from lukasa.transfer.jsonl import export_log, import_log
+from support.store_reads import write_unchecked
 
 LOOK_ALIKES = (
     "Mallory", "MALLORY", "mallory ", " mallory", "mallory\n", "mal lory  x", "m\u0430llory", "\uff4dallory",
@@ -112,8 +113,8 @@ def test_an_update_of_anothers_record_is_its_writers_and_a_quarantine_takes_it_b
     assert mallory.journal.write("note", "The heron release is on Monday", id="note-1").code == "proposed"
     assert trust_of(owner) == {"note-1": 1.0}
     # A store of an earlier version may hold such a version.
-    draft = owner.journal._gate.validate(Draft("note", "The heron release is on Monday", id="note-1", author="mallory"))
-    assert owner.journal._engine.append(owner.journal.reach, [draft])
+    monday = Draft("note", "The heron release is on Monday", id="note-1", scope="shared", author="mallory")
+    write_unchecked(owner, monday)
     assert trust_of(owner) == {"note-1": 0.0}
     assert owner.trust.quarantine("mallory")
     (hit,) = owner.recall("When is the heron release?", 1).hits
@@ -237,9 +238,9 @@ def test_a_dissent_counts_for_the_agent_that_filed_it(stores):
     assert mallory.journal.write("dissent", "no", author="good").code == "author_not_yours"
     assert mallory.journal.write("dissent", "no", {"agent": "good"}).code == "service_kind"
     before = owner.trust.score("good")
-    filed = mallory.valid_journal.write(
-        "dissent", "no", {"agent": "good"}
-    ).record  # as a store of an earlier version has it
-    assert owner.trust.judge(filed.id, impact=False)
+    write_unchecked(
+        owner, Draft("dissent", "no", {"agent": "good"}, id="filed", scope="shared", author="mallory")
+    )  # as a store of an earlier version has it
+    assert owner.trust.judge("filed", impact=False)
     assert owner.trust.score("good") == before
     assert owner.trust.score("mallory").dissents == 1

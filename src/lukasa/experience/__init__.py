@@ -81,7 +81,10 @@ _RULES: dict[str, dict[str, Any]] = {
     },
     **{key: {"open_fields": _COUNTED} for key in ("pattern", "antipattern", "fact")},
     "episode": {"agent_field": "agent"},
-    "handoff": {"agent_field": "from_agent", "is_statement": False},
+    "handoff": {
+        "agent_field": "from_agent",
+        "open_fields": frozenset({"status", "read_at", "accepted_at", "accepted_by", "completed_at", "result"}),
+    },
     "ledger": {"agent_field": "id"},
     "skill": {"open_fields": frozenset({"successes", "failures"})},
 }

@@ -152,7 +152,7 @@ def _named_agent(record: Draft | Record, spec: KindSpec) -> str:
 
 def _keeps_statement(known: Record, draft: Draft, spec: KindSpec) -> bool:
     """Tell whether a new version says what the known one says: only fields that anybody may change differ."""
-    if draft.deleted or draft.text != known.text:
+    if draft.deleted or draft.text != known.text or set(draft.labels) != set(known.labels):
         return False
     names = (known.body.keys() | draft.body.keys()) - spec.open_fields
     return all(known.body.get(name) == draft.body.get(name) for name in names)

@@ -297,7 +297,7 @@ class KindSpec:
     The rest says who may write the kind (see ``lukasa.write_rules``). ``written_by`` is the least door that a caller with limits
     needs, ``agent_field`` the field of the body (or ``id``) that names the agent who acts. ``agent_check`` refuses drafts that
     only a service may write for an agent. ``is_statement`` says that a record states something in its author's name, so that
-    nobody else changes it unless only its ``open_fields`` differ, such as counts.
+    nobody else changes it unless only its ``open_fields`` differ, such as counts, in the body or in labels.
     """
 
     limits: RecordLimits = DEFAULT_LIMITS

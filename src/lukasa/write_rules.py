@@ -7,7 +7,8 @@ sync, restore). The owner of the store may use every door, but nobody writes wha
 - a kind that the ``store`` writes comes through services alone, and its entries are brought by the owner alone;
 - a kind that a ``service`` writes comes through it, or as the caller's own entry;
 - a kind that ``anyone`` writes comes through every door;
-- what the body says about who acts must be the caller's own name (``KindSpec.agent_field``), unless the record says so already;
+- the agent that a record names as the one who acts must be the caller (``KindSpec.agent_field``), unless it named that agent
+  before and says the same as before;
 - the author is the caller (``Journal.check_author``), and no link declares what the owner said to be superseded;
 - what the owner said, or an author who is trusted clearly more, is changed by them alone: from others it is a proposal.
 """
@@ -68,18 +69,20 @@ class WriteRules:
         """Refuse a draft that names another agent as the one who acts, or that changes what only others may change."""
         spec = self._gate.spec(draft.kind)
         known = reader.history(draft.key) if draft.id else []
-        if spec.agent_field and not draft.deleted:
-            named = _named_agent(draft, spec)
-            allowed = (_named_agent(known[-1], spec),) if known else ("", self._author)
-            if named not in allowed:
+        keeps_statement = bool(known) and _keeps_statement(known[-1], draft, spec)
+        if spec.agent_field and not keeps_statement:
+            now, before = (
+                {_named_agent(record, spec) for record in records if not record.deleted}
+                for records in ([draft], known[-1:])
+            )
+            if others := (now | before if spec.is_statement else now ^ before) - {"", self._author}:
                 return Refused(
                     "author_not_yours",
-                    f"The record says that {named!r:.80} acts ({spec.agent_field}); {self._author or 'this caller'!r} cannot say so.",
+                    f"The record says that {min(others)!r:.80} acts ({spec.agent_field}); "
+                    f"{self._author or 'this caller'!r} cannot say so. Leave the name out, or ask the owner of the store to write it.",
                 )
-        keeps_statement = door == "service" and (
-            not spec.is_statement or (bool(known) and _keeps_statement(known[-1], draft, spec))
-        )
-        if known and not keeps_statement and self._belongs_to_others(known):
+        is_allowed = door == "service" and (keeps_statement or not spec.is_statement)
+        if known and not is_allowed and self._belongs_to_others(known):
             return Refused("needs_owner", f"{draft.key} is not {self._author or 'this caller'}'s to change.")
         for link in draft.links:
             if link.relation in REPLACING_RELATIONS and link.to != draft.key:
@@ -151,8 +154,10 @@ def _named_agent(record: Draft | Record, spec: KindSpec) -> str:
 
 
 def _keeps_statement(known: Record, draft: Draft, spec: KindSpec) -> bool:
-    """Tell whether a new version says what the known one says: only fields that anybody may change differ."""
-    if draft.deleted or draft.text != known.text or set(draft.labels) != set(known.labels):
+    """Tell whether a new version says what the known one says: only fields and labels that anybody may change differ."""
+    if draft.deleted or draft.text != known.text:
+        return False
+    if any(label.partition("=")[0] not in spec.open_fields for label in {*draft.labels} ^ {*known.labels}):
         return False
     names = (known.body.keys() | draft.body.keys()) - spec.open_fields
     return all(known.body.get(name) == draft.body.get(name) for name in names)

@@ -27,7 +27,9 @@ _KNOWLEDGE = {
     "conditions": [str], "source_episodes": [str], "sources": [str], "evidence": dict,
     **dict.fromkeys(("correct_approach", "incorrect_approach", "why", "prevention", "source"), (str, None)),
 }  # fmt: skip
-_COUNTED = frozenset({"confidence", "usage_count", "voices", "last_used", "source_episodes", "sources", "evidence"})
+_COUNTED = frozenset(
+    {"confidence", "usage_count", "voices", "last_used", "source_episodes", "sources", "evidence", "run"}
+)
 _EPISODE = {
     "context": {"goal": str}, "timestamp": TIME, "duration_seconds": float, "outcome": str, "action_log": [dict],
     "errors_encountered": [dict], "artifacts_produced": list, "action_sequence": [str], "summary": str,

@@ -80,10 +80,11 @@ class NetworkHub:
             kinds=_SIGNAL_KINDS, scopes=(SHARED,), labels=(sender, "sort=signal"), newest_first=True,
             limit=_MAX_FETCHED_SIGNALS,
         )  # fmt: skip
-        found = [record.body["news"] for record in self._journal.read(signals)]
-        return NetworkState(
-            agent_id, tuple(record.body["news"] for record in self._journal.read(predictions)), tuple(found[::-1])
+        sent_predictions, sent_signals = (
+            [record.body["news"] for record in self._journal.read(query) if sender_of(record) == agent_id]
+            for query in (predictions, signals)
         )
+        return NetworkState(agent_id, tuple(sent_predictions), tuple(sent_signals[::-1]))
 
     def broadcast(self, agent_id: str, news_type: NewsType, news: News) -> SendReceipt:
         """Send a prediction or a signal to all agents of the store; sending it again changes nothing.

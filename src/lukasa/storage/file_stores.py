@@ -21,6 +21,10 @@ def is_url(location: str | os.PathLike[str]) -> bool:
 
 def open_file_store(location: str | os.PathLike[str]) -> FileStore:
     """Open a folder, by path or ``file:///…``, or a bucket, by a URL such as ``s3://bucket/prefix``."""
+    if not str(location).strip():
+        raise InvalidInput(
+            "No place for files was named.", hint="Name a folder, file:///… or a bucket such as s3://name/prefix."
+        )
     if not is_url(location):
         return LocalFiles(Path(location).expanduser().absolute())
     url = split_url(str(location))

@@ -681,10 +681,10 @@ class Journal:
             written = [
                 record
                 for record in reader.read(query)
-                if record.scope != SYSTEM
-                and (label is not None or record.origin != "undo")
-                and (self.reach.unlimited or record.author == self.author)
+                if record.scope != SYSTEM and (self.reach.unlimited or record.author == self.author)
             ]
+            if label is None:
+                written = _without_reverts(reader, written)
             undone = _positions_with_derived(reader, written)
             quarantined = {
                 record.body["author"] for record in reader.read(_QUARANTINE_QUERY) if not record.body.get("released")
@@ -1130,6 +1130,25 @@ def _positions_with_derived(reader: Reader, records: Sequence[Record]) -> dict[K
                 if earlier and earlier[-1] in found[link.to]:
                     found.setdefault(version.key, set()).add(version.seq)
     return found
+
+
+def _without_reverts(reader: Reader, written: Sequence[Record]) -> list[Record]:
+    """Return the versions without those by which an undo brought back an earlier version, or nothing where there was none.
+
+    What the origin says does not suffice: the writer chose it.
+    """
+    positions = {record.seq for record in written}
+
+    def is_revert(record: Record) -> bool:
+        if record.origin != "undo":
+            return False
+        earlier = (version for version in reversed(reader.history(record.key)) if version.seq < record.seq)
+        good = next((version for version in earlier if version.seq not in positions), None)
+        if record.deleted or good is None or good.deleted:
+            return record.deleted and (good is None or good.deleted)
+        return (record.text, record.body) == (good.text, good.body)
+
+    return [record for record in written if not is_revert(record)]
 
 
 def _tombstone_draft(record: Record, author: str, origin: str, expected: int | None) -> Draft:

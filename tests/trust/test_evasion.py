@@ -244,3 +244,24 @@ def test_a_dissent_counts_for_the_agent_that_filed_it(stores):
     assert owner.trust.judge("filed", impact=False)
     assert owner.trust.score("good") == before
     assert owner.trust.score("mallory").dissents == 1
+
+
+@pytest.mark.requirement("LOG-6", "LOG-8")
+def test_a_version_that_claims_to_be_an_undo_is_undone(stores, open_store, location):
+    owner, mallory = stores
+    ben = open_store(location, agent="ben", new_id=seeded_ids(11))
+    for id in ("changed", "deleted"):
+        assert ben.journal.write("note", "The heron release is on Friday", id=id)
+    own = mallory.journal.write("note", "The heron release is in May", id="own", origin="undo").record
+    assert mallory.journal.write("note", "The heron release is in May", id="own", origin="undo")
+    for id, fields in (("changed", {"text": "The heron release is on Monday"}), ("deleted", {"deleted": True})):
+        draft = Draft("note", id=id, scope="shared", author="mallory", origin="undo", **fields)
+        write_unchecked(owner, draft)
+    undone = owner.journal.undo(author="mallory")
+    assert {key.id for key in undone.reverted} == {"own", "changed", "deleted"}
+    texts = {id: owner.journal.get(Key("shared", "note", id)) for id in ("own", "changed", "deleted")}
+    assert texts["own"] is None
+    assert {texts[id].text for id in ("changed", "deleted")} == {"The heron release is on Friday"}
+    assert owner.journal.undo(author="mallory").reverted == ()
+    assert owner.journal.undo(label=undone.label).reverted
+    assert owner.journal.get(own.key).text == "The heron release is in May"

@@ -7,8 +7,8 @@ sync, restore). The owner of the store may use every door, but nobody writes wha
 - a kind that the ``store`` writes comes through services alone, and its entries are brought by the owner alone;
 - a kind that a ``service`` writes comes through it, or as the caller's own entry;
 - a kind that ``anyone`` writes comes through every door;
-- the agent that a record names as the one who acts must be the caller (``KindSpec.agent_field``), unless it named that agent
-  before and says the same as before;
+- the agent that a record names as the one who acts must be the caller (``KindSpec.agent_field``); a service may go on with what
+  another agent began, in that agent's name;
 - the author is the caller (``Journal.check_author``), and no link declares what the owner said to be superseded;
 - what the owner said, or an author who is trusted clearly more, is changed by them alone: from others it is a proposal.
 """
@@ -75,7 +75,7 @@ class WriteRules:
                 {_named_agent(record, spec) for record in records if not record.deleted}
                 for records in ([draft], known[-1:])
             )
-            if others := (now | before if spec.is_statement else now ^ before) - {"", self._author}:
+            if others := (now ^ before if door == "service" else now | before) - {"", self._author}:
                 return Refused(
                     "author_not_yours",
                     f"The record says that {min(others)!r:.80} acts ({spec.agent_field}); "

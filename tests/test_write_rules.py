@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,6 +140,11 @@ def test_every_kind_says_who_writes_it() -> None:
     writers = ("store", "service", "anyone")
     declared = {name: {kind for kind in KINDS if KINDS[kind].written_by == name} for name in writers}
     assert declared == {"store": STORE, "service": SERVICE, "anyone": ANYONE}
+    rows = (Path(__file__).parents[1] / "docs/reference/security.md").read_text("utf-8").splitlines()
+    documented = [
+        set(re.findall("`([a-z_]+)`", row.split("|")[1])) for row in rows if row.startswith(("| `adv", "| `agent_"))
+    ]
+    assert documented == [STORE, SERVICE]
 
 
 @pytest.mark.parametrize("kind", sorted(STORE | SERVICE | ANYONE))

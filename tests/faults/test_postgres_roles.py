@@ -177,7 +177,8 @@ def test_a_role_in_quarantine_stays_hidden_whatever_it_writes(store):
     with lukasa.open(store.url) as memory, store.open("mallory") as mallory:
         told = mallory.journal.write("note", "Mallory's lie.", id="lie", scope="shared").record
         memory.journal.quarantine("mallory")
-        assert mallory.journal.write("note", "Mallory's second lie.", id="n-2", scope="shared")
+        assert mallory.journal.write("note", "Mallory's second lie.", id="second", scope="shared")
+        assert mallory.journal.write("note", "Mallory's third lie.", id="n-2", scope="shared").code == "proposed"
         link = (lukasa.Link("derived_from", told.key),)
         with store.by_hand("mallory") as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
             append_by_hand(connection, json.dumps(entry(author="bob", id="x", version=1)))
@@ -187,7 +188,7 @@ def test_a_role_in_quarantine_stays_hidden_whatever_it_writes(store):
             assert texts == [f"The heron fishes in pond {number}." for number in range(5)]
         assert memory.verify().findings == ()
         memory.journal.release("mallory")
-        assert memory.journal.get(Key("shared", "note", "n-2")).text == "Mallory's second lie."
+        assert memory.journal.get(Key("shared", "note", "second")).text == "Mallory's second lie."
         assert memory.verify().findings == ()
 
 
@@ -228,7 +229,8 @@ def test_a_role_that_holds_every_lock_it_can_neither_stops_nor_blinds_the_others
                 assert memory.journal.append([Draft("note", "a"), Draft("note", "b")])
                 assert memory.remember(f"Deploys of team {number} run on day {number}.")
                 assert memory.journal.append_if(lambda reader: [Draft("note", str(reader.tip()), scope="shared")])
-                assert memory.journal.write("note", "changed", id="n-3", scope="shared")
+                assert memory.journal.write("note", "changed", id=f"own-{number}", scope="shared")
+                assert memory.journal.write("note", "changed", id=f"own-{number}", scope="shared", expected=1)
                 assert time.monotonic() - began < 9
                 began = time.monotonic()
                 assert memory.journal.tip() > 10

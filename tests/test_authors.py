@@ -123,7 +123,9 @@ def test_a_confirmation_in_another_name_is_refused(ada, owner):
     kept = owner.remember("The port of the heron server is 8080.").record
     assert ada.vault.confirm(kept.id, author="ben").code == "author_not_yours"
     assert ada.vault.update(kept.id, text="The port of heron is 9090.", author="ben").code == "author_not_yours"
-    assert ada.vault.confirm(kept.id).record.author == "ada"
+    assert ada.vault.confirm(kept.id).code == "proposed", "a version by ada would make the owner's words hers"
+    own = ada.remember("The port of the egret server is 7070.").record
+    assert ada.vault.confirm(own.id).record.author == "ada"
 
 
 def test_a_session_stays_the_agents_that_it_is(ada, owner):
@@ -441,8 +443,8 @@ def test_an_agent_works_on_no_job_of_another_and_prunes_no_episode_of_another(ad
 
 
 def test_an_agent_sends_and_takes_signals_in_its_own_name(ada, owner, clock):
-    hub, signal = NetworkHub(ada.journal, clock), {"signal_id": "s1"}
-    assert NetworkHub(owner.journal, clock).broadcast("ben", "signal", signal).id == "s1"
+    hub, signal = NetworkHub(ada.valid_journal, clock), {"signal_id": "s1"}
+    assert NetworkHub(owner.valid_journal, clock).broadcast("ben", "signal", signal).id == "s1"
     with pytest.raises(NotAllowed, match="in the name of 'ben'"):
         hub.broadcast("ben", "signal", {"signal_id": "s2"})
     with pytest.raises(NotAllowed, match="in the name of 'eve'"):

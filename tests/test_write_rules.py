@@ -36,13 +36,13 @@ STORE = frozenset(
     """
 advocate cluster consolidation controversy corroboration graph_checkpoint graph_writes job job_result network_agent
 network_cursor network_news network_signal network_taken override participation proposal rubric rubric_proposal running setting
-skill_sync sync_conflict sync_position trust_agent trust_change trust_days trust_person trust_standing verdicts
+skill_sync trust_agent trust_change trust_days trust_person trust_standing verdicts
 """.split()  # noqa: SIM905 - easier to read and to extend
 )
 SERVICE = frozenset(
     """
 agent_event checkpoint context conversation_head conversation_message dissent graph_item memory_file note_file session
-session_archive session_delta session_event session_incident session_item signal summary transcript transcript_entry
+session_archive session_delta session_event session_incident session_item signal summary sync_conflict sync_position transcript transcript_entry
 """.split()  # noqa: SIM905 - easier to read and to extend
 )
 ANYONE = frozenset(

@@ -416,10 +416,10 @@ class Journal:
         validate, new_id, author = self._gate.validate, self._new_id, self.author
         is_limited, checked = self._rules is not None, None
         for draft in drafts:
-            if is_limited or (draft.author, draft.kind) != checked:
+            if is_limited or (draft.author, draft.kind, draft.deleted) != checked:
                 if not allow_reserved and (refused := self._check_author(draft)) is not None:
                     return Refused(refused.code, refused.reason, {"at": len(validated)})
-                checked = (draft.author, draft.kind)
+                checked = (draft.author, draft.kind, draft.deleted)
             if isinstance(draft.happened_at, datetime) and draft.happened_at.tzinfo is not UTC:
                 draft = draft._replace(happened_at=to_utc(draft.happened_at))
             answer = validate(draft, draft.id or new_id(), author, allow_reserved=allow_reserved)
@@ -431,7 +431,7 @@ class Journal:
     def _validate_batch(self, drafts: Sequence[Draft]) -> list[ValidatedDraft] | None:
         """Validate a large batch at once; ``None`` if a draft has to be looked at alone, which finds the one to refuse."""
         try:
-            names = {(draft.author, draft.kind, draft.scope): draft for draft in drafts}
+            names = {(draft.author, draft.kind, draft.scope, draft.deleted): draft for draft in drafts}
         except (AttributeError, TypeError):  # not drafts, or a name that is not text
             return None
         looked_at = names.values() if self._rules is None or self._door == "service" else drafts
@@ -466,9 +466,9 @@ class Journal:
                 reason = f"{author!r} is a name of the store itself; name the agent that wrote it, or nobody."
                 return Refused("bad_author", reason)
             is_stores = self._door == "raw" and self._gate.spec(kind).written_by == "store"
-            return refuse_kind(kind) if is_stores else None
+            return refuse_kind(kind) if is_stores and not draft.deleted else None
         assert self._rules is not None
-        if (refused := self.check_author(author)) is not None or (refused := self._check_rule(draft)) is not None:
+        if (refused := self._check_rule(draft) or self.check_author(author)) is not None:
             return refused
         return self._rules.check_kind(draft, self._door)
 

@@ -2,7 +2,8 @@
 
 A record enters the log by one of three doors: a **service** writes it (``memory.vault``, ``memory.episodes``, …), a caller writes
 it **raw** (``journal.append``, the effect of a hub's acknowledgement), or a caller **imports** an entry of another log (import,
-sync, restore). The owner of the store may use every door, but nobody writes what belongs to the store raw. For everybody else:
+sync, restore). The owner of the store may use every door, but nobody writes what belongs to the store raw; the owner may delete
+it. For everybody else:
 
 - a kind that the ``store`` writes comes through services alone, and its entries are brought by the owner alone;
 - a kind that a ``service`` writes comes through it, or as the caller's own entry;

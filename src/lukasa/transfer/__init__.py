@@ -2,4 +2,4 @@
 
 from lukasa.gate import KindSpec
 
-KINDS = {kind: KindSpec(written_by="store", is_statement=False) for kind in ("sync_conflict", "sync_position")}
+KINDS = {kind: KindSpec(written_by="service", is_statement=False) for kind in ("sync_conflict", "sync_position")}

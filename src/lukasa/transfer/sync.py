@@ -170,6 +170,7 @@ class _SyncRun:
 
     def __init__(self, journal: Journal, peer: LogPeer, result: SyncResult, progress: Progress | None) -> None:
         self._journal, self._peer, self.result, self._progress = journal, peer, result, progress
+        self._writer = journal.with_valid_bodies()
         scope = journal.home_scope or ""
         self._position_key = Key(scope, POSITION_KIND, hashlib.sha256(peer.name.encode()).hexdigest()[:32])
         known = journal.get(self._position_key)
@@ -240,7 +241,7 @@ class _SyncRun:
             CONFLICT_KIND, f"Two versions {theirs.version} of {theirs.key}", body, id, theirs.scope, origin="sync"
         )
         if self._journal.get(draft.key) is None:
-            self._journal.append(draft)
+            self._writer.append(draft)
 
     def _settle_conflicts(self) -> None:
         """Make the hub's content the next version of each record whose newest versions differ."""
@@ -248,7 +249,7 @@ class _SyncRun:
             ours = self._journal.history(key, hidden=True)[-1]
             if ours.version == theirs.version and ours.digest != theirs.digest:
                 author = theirs.author if self._journal.reach.unlimited else self._journal.author
-                self._journal.append(draft_from(theirs, author=author, origin="sync", expected=ours.version))
+                self._writer.append(draft_from(theirs, author=author, origin="sync", expected=ours.version))
         self._conflicting.clear()
 
     def _push_all(self) -> bool:
@@ -286,7 +287,7 @@ class _SyncRun:
         key = self._position_key
         if self._has_moved and key.scope:  # not for the record of the last run alone
             body = {"hub": self._peer.name, "pulled": self._pulled, "pushed": self._pushed}
-            self._journal.append(Draft(key.kind, body=body, id=key.id, scope=key.scope, origin="sync"))
+            self._writer.append(Draft(key.kind, body=body, id=key.id, scope=key.scope, origin="sync"))
             self._has_moved = False
 
     def _report(self) -> None:

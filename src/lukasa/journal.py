@@ -468,7 +468,7 @@ class Journal:
             is_stores = self._door == "raw" and self._gate.spec(kind).written_by == "store"
             return refuse_kind(kind) if is_stores and not draft.deleted else None
         assert self._rules is not None
-        if (refused := self._check_rule(draft) or self.check_author(author)) is not None:
+        if (refused := self._check_rule(draft)) is not None or (refused := self.check_author(author)) is not None:
             return refused
         return self._rules.check_kind(draft, self._door)
 

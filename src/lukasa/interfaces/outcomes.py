@@ -50,6 +50,7 @@ class OutcomeRow:
 _DOCTOR = "ask the operator of the server to run `lukasa doctor`."
 _TRY_AGAIN = f"Call again in a moment. If it fails again, {_DOCTOR}"
 _NOT_PERMITTED = "This caller may not do that. Ask the operator of the server."
+_ALLOW_STORE = "Ask the user whether the store of this folder may be used: `lukasa allow` allows it."
 _CREATE_STORE = "Call `remember` to create the store, or ask the operator of the server where it is."
 _CHECK_FOLDER = "Ask the operator of the server to check the folder of the store."
 _INSTALL = "Ask the operator of the server to install it."
@@ -77,6 +78,7 @@ OUTCOMES: Mapping[type, OutcomeRow] = {
     errors.LukasaError: OutcomeRow(ExitCode.UNEXPECTED, 500, "unexpected", "failed"),
     errors.InvalidInput: _INVALID,
     errors.NotAllowed: OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "failed", _NOT_PERMITTED),
+    errors.StoreNotAllowed: OutcomeRow(ExitCode.REFUSED, 403, "store-not-allowed", "failed", _ALLOW_STORE),
     errors.MissingExtra: OutcomeRow(ExitCode.UNAVAILABLE, 501, "missing-extra", "failed", _INSTALL),
     errors.FormatError: OutcomeRow(ExitCode.DAMAGED, 422, "bad-format", "failed"),
     errors.StoreError: _UNAVAILABLE,

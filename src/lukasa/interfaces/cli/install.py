@@ -30,12 +30,13 @@ def install(
     """Add Lukasa to the configuration of an agent: the MCP server, hooks for Claude Code and Codex, a provider for Hermes.
 
     Shows the changes and asks first. --agent sets the agent's name; default: the name of the product. --store sets the
-    store; default: the folder .lukasa/ of the project. With --user one store serves all folders, and each repository has
-    a scope of its own, next to the shared one.
+    store; default: the folder .lukasa/ of the project, or with --user your own store, which then serves all folders. There
+    each repository has a scope of its own, next to the shared one.
 
     Example: lukasa install claude-code --project --dry-run
     """
     from lukasa.interfaces.hooks.config import PRODUCTS, apply_change, plan_changes
+    from lukasa.own_stores import make_project_folder
 
     require_choice(product, (*PRODUCTS, HERMES), "a product that can be configured")
     if project and product == HERMES:
@@ -47,6 +48,8 @@ def install(
     scopes = call.scopes or (("shared", PROJECT_HERE) if user else ())
     words += [word for scope in scopes for word in ("--scope", scope)]
     store = {} if call.store is None else {"LUKASA_STORE": _store_for_config(call.store)}
+    if user and not store and product != HERMES:
+        store = _user_store_for_config()
     if product == HERMES:
         from lukasa.config import locate_hermes
         from lukasa.interfaces.hooks.hermes import plan_hermes_changes
@@ -69,7 +72,7 @@ def install(
         for change in needed:
             apply_change(change)
         if not user and call.store is None and not undo and product != HERMES:
-            (folder / ".lukasa").mkdir(exist_ok=True, mode=0o700)
+            make_project_folder(folder)
     files = [{"path": str(change.path), "difference": change.difference()} for change in needed]
     lines = ["Nothing was written."] if needed else []
     if written:
@@ -101,6 +104,19 @@ def _store_for_config(store: str) -> str:
             hint="Set LUKASA_STORE where the agent starts, and leave --store out.",
         )
     return str(location.path) if location.path is not None else location.url or store
+
+
+def _user_store_for_config() -> dict[str, str]:
+    """Return the variable that names the user's store, so that no folder that an agent works in decides which one it is.
+
+    A URL with a password is left to the environment, where it is.
+    """
+    from lukasa.config import find_user_store, locate_store
+
+    location = locate_store(find_user_store())
+    if location.url and str(location) != location.url:
+        return {}
+    return {"LUKASA_STORE": str(location)}
 
 
 def hook(ctx: typer.Context, event: Annotated[str, argument("EVENT", ", ".join(EVENTS))]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ settings.register_profile(
     "thorough", max_examples=1500, deadline=None, print_blob=True, suppress_health_check=_ANY_SPEED
 )
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
+os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="lukasa-tests-")  # no test notes a store in the user's own folder
 # A shell starts background jobs with SIGINT ignored; processes that tests interrupt must not inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.load_profile(os.environ.get("LUKASA_HYPOTHESIS", "ci"))

@@ -207,7 +207,7 @@ def test_commands_reach_nobody_and_leave_nothing_in_the_home(home):
 
 def test_the_mcp_server_reaches_nobody_and_leaves_nothing_in_the_home(home):
     client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    messages = [
+    messages: list[dict[str, object]] = [
         {"id": 1, "method": "initialize", "params": client},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/list"},

@@ -1,6 +1,6 @@
 """The stores in ``.lukasa/`` folders that this user made or allowed on this machine.
 
-A repository can bring a folder ``.lukasa/`` along, with memories that a stranger wrote for the agents of whoever works in it.
+A repository can bring a folder ``.lukasa/`` along, with memories that a stranger wrote for the agents of everybody who works in it.
 So a store that nobody named, but that was found because its folder is near, is used only if it is noted in the user's data
 folder: by its path, and by the random token that is in every store. A file that takes the place of a noted store has another
 token. A store that the caller names needs no note.

@@ -35,6 +35,7 @@ def install(
 
     Example: lukasa install claude-code --project --dry-run
     """
+    from lukasa.config import find_user_store, locate_store
     from lukasa.interfaces.hooks.config import PRODUCTS, apply_change, plan_changes
 
     require_choice(product, (*PRODUCTS, HERMES), "a product that can be configured")
@@ -48,7 +49,11 @@ def install(
     words += [word for scope in scopes for word in ("--scope", scope)]
     store = {} if call.store is None else {"LUKASA_STORE": _store_for_config(call.store)}
     if user and not store and product != HERMES:
-        store = _user_store_for_config()
+        location = locate_store(find_user_store())
+        if (
+            not location.url or str(location) == location.url
+        ):  # one with a password stays in the environment, where it is
+            store = {"LUKASA_STORE": str(location)}
     if product == HERMES:
         from lukasa.config import locate_hermes
         from lukasa.interfaces.hooks.hermes import plan_hermes_changes
@@ -115,19 +120,6 @@ def _store_for_config(store: str) -> str:
             hint="Set LUKASA_STORE where the agent starts, and leave --store out.",
         )
     return str(location.path) if location.path is not None else location.url or store
-
-
-def _user_store_for_config() -> dict[str, str]:
-    """Return the variable that names the user's store, so that no folder that an agent works in decides which one it is.
-
-    A URL with a password is left to the environment, where it is.
-    """
-    from lukasa.config import find_user_store, locate_store
-
-    location = locate_store(find_user_store())
-    if location.url and str(location) != location.url:
-        return {}
-    return {"LUKASA_STORE": str(location)}
 
 
 def hook(ctx: typer.Context, event: Annotated[str, argument("EVENT", ", ".join(EVENTS))]) -> None:

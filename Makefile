@@ -24,7 +24,6 @@ $(READY): pyproject.toml benchmarks/pyproject.toml constraints.txt constraints-h
 	@touch $@
 
 run: setup  ## serve the store in .lukasa/: dashboard, HTTP API and MCP; prints the address and where the token is
-	@mkdir -p .lukasa
 	$(BIN)/lukasa --store .lukasa/memory.db serve
 
 tour: setup  ## a short real walk through Lukasa, in a temporary store

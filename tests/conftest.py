@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,9 @@ settings.register_profile(
     "thorough", max_examples=1500, deadline=None, print_blob=True, suppress_health_check=_ANY_SPEED
 )
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
+# No test notes a store in the user's own folder.
+os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="lukasa-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 # A shell starts background jobs with SIGINT ignored; processes that tests interrupt must not inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.load_profile(os.environ.get("LUKASA_HYPOTHESIS", "ci"))

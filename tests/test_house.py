@@ -66,7 +66,8 @@ def test_the_import_contract_has_eight_layers(house: ModuleType) -> None:
 
 @pytest.mark.parametrize("path", PACKAGE_FILES, ids=lambda path: path.stem)
 def test_only_the_configuration_reads_the_environment(path: Path) -> None:
-    allowed = {"config.py", "client.py", "daemon.py"}  # a hook's client must start without loading the package
+    # a hook's client must start without loading the package; onnx.py only sets a variable for the library that it loads
+    allowed = {"config.py", "client.py", "daemon.py", "onnx.py"}
     if path.name not in allowed:
         assert not re.search(r"os\.(environ|getenv)", path.read_text("utf-8")), path
 

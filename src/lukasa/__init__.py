@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         StoreFull,
         StoreMissing,
         StoreNewer,
+        StoreNotAllowed,
         StoreReadOnly,
         StoreUnavailable,
     )
@@ -94,6 +95,7 @@ __all__ = [
     "StoreFull",
     "StoreMissing",
     "StoreNewer",
+    "StoreNotAllowed",
     "StoreReadOnly",
     "StoreUnavailable",
     "Tier",

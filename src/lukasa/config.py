@@ -39,6 +39,7 @@ HERMES_VARIABLE = "HERMES_HOME"
 BACKUP_SECRET_VARIABLE = "LUKASA_BACKUP_SECRET"  # noqa: S105 - the name of a variable
 SESSION_VARIABLES = ("LUKASA_SESSION_ID", "VOXSIGIL_SESSION_ID")
 STORE_FILE = "memory.db"
+PROJECT_FOLDER = ".lukasa"
 DOCUMENT_PROFILE = "document"
 _MAX_PROFILE_BYTES = 1_000_000
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -60,15 +61,31 @@ def find_store(environment: Mapping[str, str] | None = None, start: Path | None 
     In this order: ``LUKASA_STORE``, the nearest ``.lukasa/`` folder upwards, the user's data folder.
     """
     environment = os.environ if environment is None else environment
+    if not environment.get(STORE_VARIABLE) and (nearest := find_nearest_store(start)) is not None:
+        return str(nearest)
+    return find_user_store(environment)
+
+
+def find_nearest_store(start: Path | None = None) -> Path | None:
+    """Return the store in the nearest ``.lukasa/`` folder upwards, or ``None``. It may have come from a stranger."""
+    here = (start or Path.cwd()).resolve()
+    found = (folder / PROJECT_FOLDER for folder in (here, *here.parents))
+    return next((folder / STORE_FILE for folder in found if folder.is_dir()), None)
+
+
+def find_user_store(environment: Mapping[str, str] | None = None) -> str:
+    """Return the store of this user in every folder: that of ``LUKASA_STORE``, else the file in the user's data folder."""
+    environment = os.environ if environment is None else environment
     if named := environment.get(STORE_VARIABLE):
         return named
-    here = (start or Path.cwd()).resolve()
-    for folder in (here, *here.parents):
-        if (folder / ".lukasa").is_dir():
-            return str(folder / ".lukasa" / STORE_FILE)
     from platformdirs import user_data_path
 
     return str(user_data_path("lukasa") / STORE_FILE)
+
+
+def is_store_named(store: str | os.PathLike[str] | None) -> bool:
+    """Return whether the caller or ``LUKASA_STORE`` names the store; else it is found by its folder."""
+    return store is not None or bool(os.environ.get(STORE_VARIABLE))
 
 
 def locate_hermes() -> Path:

@@ -3,6 +3,7 @@
     LukasaError
     ├── InvalidInput            the caller passed something that no store could take
     ├── NotAllowed              the caller's reach does not cover what was asked
+    │   └── StoreNotAllowed     the store that was found was not made here by this user
     ├── MissingExtra            an optional part is not installed
     ├── FormatError             a file to import is not what it says it is
     └── StoreError              the store itself could not do its work
@@ -44,6 +45,10 @@ class InvalidInput(LukasaError, ValueError):
 
 class NotAllowed(LukasaError):
     """The caller's reach does not cover this."""
+
+
+class StoreNotAllowed(NotAllowed):
+    """The store that was found was not made by you on this machine."""
 
 
 class MissingExtra(LukasaError, ImportError):

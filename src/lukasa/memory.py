@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
+from lukasa import own_stores
 from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
 from lukasa.config import (
@@ -22,6 +23,7 @@ from lukasa.config import (
     embedder_key,
     embedder_name,
     find_hub,
+    is_store_named,
     locate_files,
     locate_store,
     must_embed,
@@ -665,6 +667,11 @@ def open_memory(
     if scopes is None and rules is not None and rules.scopes is not None:
         scopes = rules.scopes
     place = locate_store(store)
+    is_new = False
+    if place.path is not None and own_stores.is_project_store(place.path):
+        if not is_store_named(store):
+            own_stores.require_own_store(place.path)
+        is_new = not place.path.exists()
     clock = clock or SystemClock()
     rng = rng or random.SystemRandom()
     new_id = new_id or SortableIds(clock, rng)
@@ -682,6 +689,8 @@ def open_memory(
             progress=progress,
         ),
     )
+    if is_new and place.path is not None:
+        own_stores.note_new_store(place.path)
     return build_memory(
         engine,
         place,
@@ -727,7 +736,10 @@ def restore_store(
     root = locate_files(place)
     files = None if root is None or "://" in root else Path(root)
     archives = find_backups(source, name=name)
-    return restore(archives, place, files, _open_to_restore, number=number, secret=secret)
+    result = restore(archives, place, files, _open_to_restore, number=number, secret=secret)
+    if place.path is not None and own_stores.is_project_store(place.path):
+        own_stores.note_new_store(place.path)
+    return result
 
 
 @check_arguments

@@ -32,7 +32,12 @@ def server(tmp_path_factory):
     environment = {**os.environ, "LUKASA_STORE": str(folder / "agents.db"), "LUKASA_EMBEDDER": "hash"}
     command = [sys.executable, "-m", "lukasa.interfaces.cli"]
     made = subprocess.run(
-        [*command, "token", "add", "mem0"], env=environment, capture_output=True, text=True, check=True, timeout=60
+        [*command, "token", "add", "mem0", "--owner"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     command += ["serve", "--port", "0", "--compat", "mem0"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("fastapi")
 
@@ -15,6 +17,7 @@ import lukasa
 from lukasa.errors import FileTaken, InvalidInput, NotAllowed
 from lukasa.interfaces.api_tokens import ApiTokens, write_secret
 from lukasa.interfaces.auth import StoreTokenSource
+from lukasa.interfaces.cli.app import app
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.testing import FrozenClock
 
@@ -147,3 +150,17 @@ def test_a_token_in_a_file_that_others_may_read_is_refused_while_serving(tmp_pat
         assert source(secret) is not None
     finally:
         stores.close()
+
+
+def test_the_command_makes_a_token_of_the_owner_only_with_the_option_that_says_so(tmp_path):
+    store = ["--store", str(tmp_path / "a.db")]
+    refused = CliRunner().invoke(app, [*store, "token", "add", "laptop"])
+    assert refused.exit_code == 2
+    assert all(option in refused.stderr for option in ("--agent", "--scope", "--owner"))
+    assert CliRunner().invoke(app, [*store, "--agent", "ada", "token", "add", "laptop", "--owner"]).exit_code == 2
+    assert not (tmp_path / "a.db").exists()
+    made = CliRunner().invoke(app, [*store, "token", "add", "laptop", "--owner"])
+    assert made.exit_code == 0
+    assert "the owner of the store" in made.stderr
+    listed = CliRunner().invoke(app, [*store, "--json", "token", "list"]).stdout
+    assert [token["access"] for token in json.loads(listed)] == ["owner"]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -45,7 +46,7 @@ def serve_app(build: Callable[[str], ASGIApp]) -> Iterator[str]:
 
 
 @contextmanager
-def run_api_server(location: str, agents: tuple[str, ...] = ("", "a", "b", "c"), **options: object) -> Iterator[str]:
+def run_api_server(location: str, agents: tuple[str, ...] = ("", "a", "b", "c"), **options: Any) -> Iterator[str]:
     """Serve a store to agents, and yield the address."""
     stores = CallerStores(location, Caller(), embedder="hash", **options)
     tokens = {token_for(agent): token_from_environment(token_for(agent), agent, None) for agent in agents}

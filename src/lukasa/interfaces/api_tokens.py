@@ -163,6 +163,18 @@ class ApiTokens:
 _ALL_TOKENS = Query(kinds=(API_TOKEN,), scopes=(SYSTEM,))
 
 
+def require_holder(agent: str, scopes: tuple[str, ...] | None, *, owner: bool) -> None:
+    """Refuse a new token that names neither an agent nor scopes and was not asked for as the owner's, or both."""
+    hint = (
+        "--agent NAME: it acts as that agent. --scope NAME: it only reads those scopes. --owner: it may read, change and "
+        "erase everything, and make tokens."
+    )
+    if not agent and scopes is None and not owner:
+        raise InvalidInput("A token needs an agent, scopes, or the rights of the owner.", hint=hint)
+    if owner and (agent or scopes is not None):
+        raise InvalidInput("A token of the owner has neither an agent nor scopes.", hint=hint)
+
+
 def token_from_environment(secret: str, agent: str, scopes: tuple[str, ...] | None) -> ApiToken:
     """Return the token that an environment variable gives in plain text."""
     if len(secret) < _MIN_TOKEN_LENGTH:

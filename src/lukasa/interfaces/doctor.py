@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from lukasa.config import find_nearest_store
+from lukasa.errors import LukasaError
 from lukasa.interfaces.cli.render import format_count, format_size
 from lukasa.models.embedders import EMBEDDER_ORDER, best_installed_embedder
+from lukasa.own_stores import read_notes, require_own_store
 from lukasa.storage.integrity import END_OF_LOG
 
 if TYPE_CHECKING:
@@ -63,6 +66,18 @@ def run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
     yield DoctorCheck("quarantine", "note" if authors else "fine", ", ".join(authors) or "no author is in quarantine")
     for sentence in describe_forged_rules(report):
         yield DoctorCheck("rules", "note", sentence)
+
+
+def project_store_checks() -> Iterator[DoctorCheck]:
+    """Name the stores that are used when they are found by their folder, and the nearest one if it is ignored."""
+    noted = sorted(path.parent for path in read_notes() if path.exists())
+    if noted:
+        yield DoctorCheck("stores of folders", "fine", f"used where they are found: {', '.join(map(str, noted))}")
+    if (nearest := find_nearest_store()) is not None:
+        try:
+            require_own_store(nearest)
+        except LukasaError as error:
+            yield DoctorCheck("stores of folders", "note", f"ignored unless it is named: {error}")
 
 
 def describe_forged_rules(report: VerifyReport) -> list[str]:

@@ -50,13 +50,14 @@ class OutcomeRow:
 _DOCTOR = "ask the operator of the server to run `lukasa doctor`."
 _TRY_AGAIN = f"Call again in a moment. If it fails again, {_DOCTOR}"
 _NOT_PERMITTED = "This caller may not do that. Ask the operator of the server."
+_ALLOW_STORE = "Ask the user whether the store of this folder may be used: `lukasa allow` allows it."
 _CREATE_STORE = "Call `remember` to create the store, or ask the operator of the server where it is."
 _CHECK_FOLDER = "Ask the operator of the server to check the folder of the store."
 _INSTALL = "Ask the operator of the server to install it."
 _FREE_SPACE = "Ask the operator of the server to free some space; nothing was written."
 _READ_LOG = "Call again. If it fails again, ask the operator of the server to read its log."
 _READ_AGAIN = "Read the record again with `history`, decide, then call again."
-_SEND_TOKEN = "Send a token: `Authorization: Bearer …`; `lukasa token add` makes one."  # noqa: S105 - advice
+_SEND_TOKEN = "Send a token: `Authorization: Bearer …`; `lukasa --agent NAME token add NAME` makes one."  # noqa: S105 - advice
 _READ_OPENAPI = "The description of the API is at /openapi.json."
 _ADD_HOST_NAME = "Start the server with --host-name to add a name."
 _KEEP_BOTH = (
@@ -77,6 +78,7 @@ OUTCOMES: Mapping[type, OutcomeRow] = {
     errors.LukasaError: OutcomeRow(ExitCode.UNEXPECTED, 500, "unexpected", "failed"),
     errors.InvalidInput: _INVALID,
     errors.NotAllowed: OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "failed", _NOT_PERMITTED),
+    errors.StoreNotAllowed: OutcomeRow(ExitCode.REFUSED, 403, "store-not-allowed", "failed", _ALLOW_STORE),
     errors.MissingExtra: OutcomeRow(ExitCode.UNAVAILABLE, 501, "missing-extra", "failed", _INSTALL),
     errors.FormatError: OutcomeRow(ExitCode.DAMAGED, 422, "bad-format", "failed"),
     errors.StoreError: _UNAVAILABLE,

@@ -15,6 +15,7 @@ from typing import Any
 from lukasa.config import locate_store
 from lukasa.errors import LukasaError, NotAllowed, StoreClosed, StoreUnavailable
 from lukasa.memory import Memory, open_memory
+from lukasa.own_stores import require_own_store
 
 CALLER_KEY = "lukasa.caller"
 """The entry of an ASGI scope in which the authentication stores the caller."""
@@ -41,12 +42,14 @@ class Caller:
 class CallerStores:
     """One open store, and a view of it with its own access rights for each caller.
 
-    Only if the default caller is the owner of the store, other callers can get views.
+    Only if the default caller is the owner of the store, other callers can get views. A store that nobody named, but that
+    was found by its folder (``is_found``), is used only if the user made or allowed it.
     """
 
-    def __init__(self, store: str | None, caller: Caller, **options: Any) -> None:
+    def __init__(self, store: str | None, caller: Caller, *, is_found: bool = False, **options: Any) -> None:
         self._open_memory: Callable[..., Memory] = lambda **reach: open_memory(store, **options, **reach)
         self._location = locate_store(store)
+        self._is_found = is_found
         self._default_caller = caller
         self._default_memory: Memory | None = None
         self._memories: dict[Caller, Memory] = {}
@@ -73,6 +76,8 @@ class CallerStores:
         with self._lock:
             default = self._default_caller
             if self._default_memory is None:
+                if self._is_found and self._location.path is not None:
+                    require_own_store(self._location.path)
                 self._default_memory = self._open_memory(agent=default.agent, scopes=default.scopes)
             if caller == default:
                 return self._default_memory

@@ -62,25 +62,18 @@ def find_package_file(package: str, name: str, embedder: str) -> Path:
     raise MissingExtra(f"The embedder {embedder!r} is not installed.", hint=f"Run: pip install 'lukasa[{embedder}]'")
 
 
-_verified: dict[Path, tuple[int, int]] = {}
+def read_model_file(path: Path, sha256: str) -> bytes:
+    """Return the content of a model file whose SHA-256 is the published one, or raise ``StoreError``.
 
-
-def verify_model_file(path: Path, sha256: str) -> Path:
-    """Return the path of a model file whose SHA-256 is the published one, or raise ``StoreError``.
-
-    A file is read for this once, unless its size or time changes.
+    The bytes that are returned are those that were checked, in every process and wherever the file was installed.
     """
     try:
-        facts = path.stat()
+        content = path.read_bytes()
     except OSError as error:
         raise refuse_model_file(path) from error
-    identity = (facts.st_size, facts.st_mtime_ns)
-    if _verified.get(path) != identity:
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-                raise refuse_model_file(path)
-        _verified[path] = identity
-    return path
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise refuse_model_file(path)
+    return content
 
 
 def refuse_model_file(path: Path) -> StoreError:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
 from lukasa.models.http_client import Endpoint
+from lukasa.models.onnx import open_onnx_session
 
 _TIMEOUT = 10.0
 _MAX_TOKENS = 512
@@ -95,18 +96,15 @@ class OnnxReranker:
     def _model_and_tokenizer(self) -> tuple[Any, Any]:
         with self._lock:
             try:
-                import onnxruntime  # type: ignore[import-untyped]  # it ships no types
                 from tokenizers import Tokenizer
+
+                session = open_onnx_session(self._file)
+                tokenizer = Tokenizer.from_file(str(self._tokenizer_file))
             except ImportError as error:
                 raise MissingExtra(
                     "A reranker in an ONNX file needs onnxruntime and tokenizers.",
                     hint="Run: pip install 'lukasa[minilm]'",
                 ) from error
-            options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads = options.inter_op_num_threads = 1
-            try:
-                session = onnxruntime.InferenceSession(self._file, options, providers=["CPUExecutionProvider"])
-                tokenizer = Tokenizer.from_file(str(self._tokenizer_file))
             except Exception as error:  # both raise errors of their own that share no class
                 raise StoreUnavailable(f"The reranker {self._file} cannot be loaded ({error}).") from error
             tokenizer.enable_truncation(_MAX_TOKENS)

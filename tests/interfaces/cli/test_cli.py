@@ -431,7 +431,8 @@ def test_compact_drops_superseded_versions(run, run_json):
 
 
 @pytest.mark.requirement("OPS-4")
-def test_doctor_reports_a_sound_store_as_healthy(run_json, run, store):
+def test_doctor_reports_a_sound_store_as_healthy(run_json, run, store, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     answer = run_json("doctor")
     assert answer["healthy"]
     checks = {check["name"]: (check["state"], check["said"]) for check in answer["checks"]}

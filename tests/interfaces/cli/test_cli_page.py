@@ -80,6 +80,7 @@ def without_volatile_parts(text):
 def test_the_examples_of_a_page_print_what_it_says(page, tmp_path, monkeypatch):
     """Run the examples in order in an empty folder, after the Python example that creates their store."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     if made := re.search(r"a store that this code made:\n\n```python\n(.*?)```", PAGES[page], re.DOTALL):
         exec(made[1], {})
     runner = CliRunner(env={"LUKASA_STORE": "agents.db"})

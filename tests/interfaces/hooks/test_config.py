@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lukasa
 from lukasa.interfaces.hooks.config import HOOK_EVENTS, SERVER_NAME, update_codex_toml, update_hooks, update_mcp_json
 
 pytestmark = pytest.mark.requirement("DOO-3")
@@ -32,8 +33,9 @@ def install(folder, *words, home=None):
 
 
 def read_files(folder):
-    """Return the contents of all files in a folder by path."""
-    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Return the contents of all files in a folder by path, but for the folder of the store."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.parent.name != ".lukasa"]
+    return {path.relative_to(folder): path.read_bytes() for path in paths}
 
 
 def test_a_dry_run_shows_the_difference_and_writes_nothing(tmp_path):
@@ -85,7 +87,7 @@ def test_install_writes_the_entries_that_the_agents_read(tmp_path):
         json.loads((tmp_path / ".cursor" / "mcp.json").read_text())["mcpServers"][SERVER_NAME]["command"]
         == server["command"]
     )
-    assert (tmp_path / ".lukasa").is_dir()
+    assert (tmp_path / ".lukasa" / ".gitignore").read_text() == "*\n"
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"hooks": {"Stop": {}}}', '{"a": 1,}', "\ufeff{}"])
@@ -175,3 +177,36 @@ def test_an_install_for_the_user_gives_each_project_its_scope(tmp_path, product)
     output = install(tmp_path, product, "--user", "--dry-run")
     assert "project:." in output
     assert "project:." not in install(tmp_path, product, "--project", "--dry-run")
+
+
+@pytest.mark.parametrize("product", ["claude-code", "codex", "cursor"])
+def test_an_install_for_the_user_names_the_store_that_it_serves(tmp_path, product):
+    mine = tmp_path / "data" / "lukasa" / "memory.db"
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
+    environment.pop("LUKASA_STORE", None)
+    command = [LUKASA, "install", product, "--user"]
+    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    written = {path.name: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert written
+    for name, text in written.items():
+        assert text.count(str(mine)) == text.count(" hook ") + (name != "hooks.json" and name != "settings.json"), name
+    named = [LUKASA, "--store", str(tmp_path / "other.db"), "install", product, "--user", "--dry-run"]
+    shown = subprocess.run(named, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path / "other.db") in shown
+
+
+def test_an_install_leaves_a_password_in_the_environment(tmp_path):
+    environment = {**os.environ, "HOME": str(tmp_path), "LUKASA_STORE": "postgresql://me:secret@db/x"}
+    command = [LUKASA, "install", "codex", "--user"]
+    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert "secret" not in "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_an_install_says_that_the_store_of_the_folder_came_along(tmp_path):
+    with lukasa.open(tmp_path / "theirs.db", embedder="hash") as memory:
+        memory.remember("We deploy on Tuesdays.")
+    (tmp_path / "clone" / ".lukasa").mkdir(parents=True)
+    (tmp_path / "theirs.db").rename(tmp_path / "clone" / ".lukasa" / "memory.db")
+    command = [LUKASA, "install", "cursor"]
+    done = subprocess.run(command, cwd=tmp_path / "clone", capture_output=True, text=True, check=True)
+    assert "was not made by you" in done.stderr

@@ -198,7 +198,7 @@ def test_the_client_imports_only_the_standard_library(project):
 def test_context_that_a_client_did_not_confirm_is_given_again(project, monkeypatch):
     import socket
 
-    from lukasa.interfaces.hooks.client import HookEndpoint, find_store
+    from lukasa.interfaces.hooks.client import HookEndpoint, find_nearest_store
 
     project.remember("We deploy to Hetzner on Fridays.")
     project.wait_for_context("session-start", source="startup")
@@ -209,7 +209,7 @@ def test_context_that_a_client_did_not_confirm_is_given_again(project, monkeypat
     message = b"user-prompt-submit\n" + json.dumps(prompt).encode()
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(20)
-        client.connect(HookEndpoint(find_store(""), "claude-code", ()).address)
+        client.connect(HookEndpoint(find_nearest_store(), "claude-code", (), is_found=True).address)
         client.sendall(len(message).to_bytes(8, "big") + message)
         assert len(client.recv(65536)) > 8  # the answer arrives, but the client ends without a confirmation
     assert "Fridays" in project.wait_for_context("user-prompt-submit", prompt=prompt["prompt"])

@@ -330,8 +330,17 @@ def test_the_owner_makes_and_revokes_tokens(connect: Connect, tokens: ApiTokens)
     listed = {token["name"]: token for token in get(owner, "tokens")["tokens"]}
     assert (listed["guest"]["access"], listed["owner"]["access"], listed["ada"]["access"]) == ("read", "owner", "write")
     assert secret not in str(listed)
-    assert post(owner, "tokens", 409, name="guest")["code"] == "file_taken"
+    assert post(owner, "tokens", 409, name="guest", agent="guest")["code"] == "file_taken"
     assert owner.delete("/v1/tokens/guest").status_code == 200
     assert guest.get("/v1/stats").status_code == 401
     assert get(ada, "tokens", 403)["code"] == "not_allowed"
     assert owner.delete("/v1/tokens/guest").status_code == 404
+
+
+def test_a_token_of_the_owner_is_made_only_by_asking_for_it(connect: Connect) -> None:
+    owner = connect("")
+    assert "--owner" in post(owner, "tokens", 422, name="second")["detail"]
+    assert post(owner, "tokens", 422, name="second", owner=True, agent="ada")["code"] == "invalid_input"
+    assert post(owner, "tokens", 422, name="second", owner=True, scopes=["shared"])["code"] == "invalid_input"
+    assert [token["name"] for token in get(owner, "tokens")["tokens"] if token["access"] == "owner"] == ["owner"]
+    assert get(connect(post(owner, "tokens", name="second", owner=True)["token"]), "tokens")

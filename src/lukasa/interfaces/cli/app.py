@@ -188,7 +188,7 @@ PANELS = {
     "experience.consolidate experience.continuity experience.metrics",
     "Trust": "trust.app",
     "History and undo": "records.log records.show undo.undo undo.quarantine undo.release undo.erase",
-    "Maintenance": "records.stats maintenance.verify maintenance.compact recall.reembed jobs.worker jobs.jobs",
+    "Maintenance": "records.stats maintenance.verify maintenance.compact maintenance.allow recall.reembed jobs.worker jobs.jobs",
     "Import and export": "transfer.export transfer.import_ transfer.backup transfer.restore transfer.copy transfer.sync",
     "Serve": "serve.mcp serve.app install.hook",
     "Benchmarks": "bench",

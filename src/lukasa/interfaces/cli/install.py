@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from lukasa.errors import InvalidInput
+from lukasa.errors import InvalidInput, LukasaError
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call, argument, flag, get_options, require_choice
 from lukasa.interfaces.cli.render import format_count
@@ -30,11 +30,12 @@ def install(
     """Add Lukasa to the configuration of an agent: the MCP server, hooks for Claude Code and Codex, a provider for Hermes.
 
     Shows the changes and asks first. --agent sets the agent's name; default: the name of the product. --store sets the
-    store; default: the folder .lukasa/ of the project. With --user one store serves all folders, and each repository has
-    a scope of its own, next to the shared one.
+    store; default: the folder .lukasa/ of the project, or with --user your own store, which then serves all folders. There
+    each repository has a scope of its own, next to the shared one.
 
     Example: lukasa install claude-code --project --dry-run
     """
+    from lukasa.config import find_user_store, locate_store
     from lukasa.interfaces.hooks.config import PRODUCTS, apply_change, plan_changes
 
     require_choice(product, (*PRODUCTS, HERMES), "a product that can be configured")
@@ -47,6 +48,12 @@ def install(
     scopes = call.scopes or (("shared", PROJECT_HERE) if user else ())
     words += [word for scope in scopes for word in ("--scope", scope)]
     store = {} if call.store is None else {"LUKASA_STORE": _store_for_config(call.store)}
+    if user and not store and product != HERMES:
+        location = locate_store(find_user_store())
+        if (
+            not location.url or str(location) == location.url
+        ):  # one with a password stays in the environment, where it is
+            store = {"LUKASA_STORE": str(location)}
     if product == HERMES:
         from lukasa.config import locate_hermes
         from lukasa.interfaces.hooks.hermes import plan_hermes_changes
@@ -69,7 +76,7 @@ def install(
         for change in needed:
             apply_change(change)
         if not user and call.store is None and not undo and product != HERMES:
-            (folder / ".lukasa").mkdir(exist_ok=True, mode=0o700)
+            _prepare_project(call, folder)
     files = [{"path": str(change.path), "difference": change.difference()} for change in needed]
     lines = ["Nothing was written."] if needed else []
     if written:
@@ -80,6 +87,18 @@ def install(
         if product == HERMES:
             lines.append("Lukasa must be installed where Hermes runs: `pip install lukasa` in its environment.")
     call.show({"product": product, "undo": undo, "written": written, "files": files}, lines)
+
+
+def _prepare_project(call: Call, folder: Path) -> None:
+    """Create the folder of the project's store, or say that the store which is there came from somebody else."""
+    from lukasa.config import STORE_FILE
+    from lukasa.own_stores import make_project_folder, require_own_store
+
+    store = make_project_folder(folder) / STORE_FILE
+    try:
+        require_own_store(store)
+    except LukasaError as error:
+        call.warn(str(error))
 
 
 def _program_command() -> str:

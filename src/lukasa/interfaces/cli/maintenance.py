@@ -1,14 +1,22 @@
-"""Commands that check and maintain a store: verify, compact and doctor."""
+"""Commands that check and maintain a store: verify, compact, doctor and allow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lukasa.errors import StoreError, StoreMissing
-from lukasa.interfaces.cli.options import Call, flag, option, parse_time, progress_bar
+from lukasa.errors import InvalidInput, StoreError, StoreMissing
+from lukasa.interfaces.cli.options import Call, argument, flag, option, parse_time, progress_bar
 from lukasa.interfaces.cli.render import format_count, format_size
-from lukasa.interfaces.doctor import PRIVATE_MODE, DoctorCheck, describe_forged_rules, list_exposed_files, run_checks
+from lukasa.interfaces.doctor import (
+    PRIVATE_MODE,
+    DoctorCheck,
+    describe_forged_rules,
+    list_exposed_files,
+    project_store_checks,
+    run_checks,
+)
 from lukasa.interfaces.outcomes import ExitCode, row_of
 from lukasa.storage.integrity import END_OF_LOG
 
@@ -75,13 +83,41 @@ def doctor(call: Call, repair: Annotated[bool, flag("--repair", "Repair what can
         if repair:
             repairs = list(_repair_store(memory, report))
             report = _verify_store(memory) if repairs else report
-        checks = list(run_checks(memory, report))
+        checks = [*run_checks(memory, report), *project_store_checks()]
     except StoreMissing:
         raise
     except StoreError as error:
         _show_checks(call, [DoctorCheck("store", "wrong", str(error))], repairs, row_of(error).exit_code)
     else:
         _show_checks(call, checks, repairs)
+
+
+def allow(
+    call: Call,
+    folder: Annotated[Path | None, argument("FOLDER", "The folder with .lukasa/ in it. Default: the nearest.")] = None,
+    undo: Annotated[bool, flag("--undo", "Do not use this store any longer unless it is named.")] = False,
+) -> None:
+    """Allow the store in a folder that was not made by you on this machine, such as one that a repository brought along.
+
+    Commands, agents and hooks that find a store by its folder alone use it only if you made it here or allowed it. Look at
+    it first: lukasa --store FOLDER/.lukasa/memory.db log
+
+    Example: lukasa allow ~/work/shop
+    """
+    from lukasa.config import PROJECT_FOLDER, STORE_FILE, find_nearest_store
+    from lukasa.own_stores import allow_store, forget_store
+
+    if call.store is not None:
+        raise InvalidInput("A store that is named needs no permission.", hint="Leave --store out, and name its folder.")
+    path = find_nearest_store() if folder is None else folder.absolute() / PROJECT_FOLDER / STORE_FILE
+    if path is None:
+        raise StoreMissing(f"There is no folder {PROJECT_FOLDER}/ here or above.", hint="Name the folder that has it.")
+    if undo:
+        said = "is not used any longer unless it is named" if forget_store(path) else "was not allowed"
+    else:
+        allow_store(path)
+        said = "is used from now on by what runs in its folder"
+    call.show({"store": str(path), "allowed": not undo}, f"{path} {said}.")
 
 
 def _verify_store(memory: Memory) -> VerifyReport:

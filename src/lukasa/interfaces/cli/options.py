@@ -16,9 +16,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import lukasa
+from lukasa import own_stores
 from lukasa.canonical_json import SURROGATES
 from lukasa.clock import from_iso
-from lukasa.errors import InvalidInput, StoreDamaged, StoreMissing
+from lukasa.errors import InvalidInput, StoreDamaged, StoreMissing, StoreNotAllowed
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.outcomes import ExitCode, NotAccepted, not_found
 from lukasa.outcome import Refused
@@ -121,20 +122,34 @@ class Call:
         missing = path is not None and not path.exists()
         if missing and not create:
             raise StoreMissing(f"There is no store at {path}.", hint=_NO_STORE_HINT)
+        open_store = functools.partial(
+            lukasa.open,
+            self.store,
+            agent=self.agent,
+            scopes=self.scopes or None,
+            create=create,
+            profile=self.profile,
+            progress=_show_migration if sys.stderr.isatty() else None,
+        )
         try:
-            memory = lukasa.open(
-                self.store,
-                agent=self.agent,
-                scopes=self.scopes or None,
-                create=create,
-                profile=self.profile,
-                progress=_show_migration if sys.stderr.isatty() else None,
-            )
+            try:
+                memory = open_store()
+            except StoreNotAllowed as error:
+                if path is None or not path.exists() or not self._may_allow(error):
+                    raise
+                own_stores.allow_store(path)
+                memory = open_store()
         except StoreDamaged as error:
             raise StoreDamaged(f"{location} is too damaged to be opened.", hint="Restore a backup.") from error
         if missing:
             render.print_to_stderr(f"Made a new store: {path}")
         return memory
+
+    def _may_allow(self, error: StoreNotAllowed) -> bool:
+        """Ask the person at the terminal, if there is one, whether a store that may be a stranger's is used from now on."""
+        if self.json or not sys.stdin.isatty() or not sys.stderr.isatty():
+            return False
+        return typer.confirm(f"{error.message} Agents will read what is in it. Use it?", default=False, err=True)
 
     def show(
         self,

@@ -266,7 +266,9 @@ def _run_http_server(
             raise InvalidInput("Each token already names its agent and scopes.", hint=hint)
         source = stored = auth.StoreTokenSource(stores, locate_owner_token(locate_store(call.store)))
         if not stores.store_exists() or not stored.open().list():
-            raise InvalidInput("There is no token, so no client could connect.", hint="Make one: lukasa token add NAME")
+            raise InvalidInput(
+                "There is no token, so no client could connect.", hint="Make one: lukasa --agent NAME token add NAME"
+            )
     if port == 0:
         with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
             port = int(found.getsockname()[1])
@@ -303,17 +305,22 @@ def _open_tokens(call: Call, *, create: bool = False) -> Iterator[ApiTokens]:
 def add(
     call: Call,
     name: TokenNameArgument,
+    owner: Annotated[bool, flag("--owner", "The token may do everything, as the owner of the store.")] = False,
     read_only: Annotated[bool, flag("--read-only", "The token may only read.")] = False,
     rate: Annotated[int | None, option("N", "Requests per minute; 0 means no limit.", min=0)] = None,
     expires: Annotated[str | None, option("TIME", "When the token ends: a time, or days such as 30d.")] = None,
 ) -> None:
     """Create a token and print it once; only its hash is stored.
 
-    The token acts as --agent with --scope; without both, as the owner of the store.
+    The token acts as --agent with --scope, which are given before the command. With --scope alone it only reads. One of
+    both is needed, or --owner.
 
     Example: lukasa --agent ada token add laptop --expires 90d
     """
+    from lukasa.interfaces.api_tokens import require_holder
+
     scopes = call.scopes or None
+    require_holder(call.agent, scopes, owner=owner)
     days = re.fullmatch(r"([0-9]{1,5})d", expires or "")
     end = SystemClock().now() + timedelta(days=int(days[1])) if days else parse_time(expires)
     with _open_tokens(call, create=True) as tokens:

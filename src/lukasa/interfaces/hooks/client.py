@@ -76,7 +76,9 @@ def process_age() -> float:
 
 def dispatch_event(call: HookCall, payload: bytes, deadline: float) -> bytes:
     """Send an event to the daemon and return its answer. A queued event is written to the queue and has no answer."""
-    endpoint = HookEndpoint(find_store(call.store), call.agent, expand_project(call.scopes))
+    store = name_store(call.store)
+    found = "" if store else find_nearest_store()
+    endpoint = HookEndpoint(store or found, call.agent, expand_project(call.scopes), is_found=bool(found))
     is_queued = call.event in QUEUED_EVENTS
     if is_queued:
         endpoint.enqueue(call.event, payload)
@@ -90,11 +92,16 @@ def dispatch_event(call: HookCall, payload: bytes, deadline: float) -> bytes:
     return answer or b""
 
 
-def find_store(store: str) -> str:
-    """Return the store by name, by the environment, or in the nearest ``.lukasa/``; empty for the user's default."""
+def name_store(store: str) -> str:
+    """Return the store that the command or the environment names, or ""."""
     store = store or os.environ.get("LUKASA_STORE", "")
-    if store:
-        return store if "://" in store or store == "memory:" else os.path.abspath(store.removeprefix("sqlite:"))  # noqa: PTH100
+    if not store or "://" in store or store == "memory:":
+        return store
+    return os.path.abspath(store.removeprefix("sqlite:"))  # noqa: PTH100
+
+
+def find_nearest_store() -> str:
+    """Return the store in the nearest ``.lukasa/`` of the agent's folder, or "". It may have come from a stranger."""
     folder = project_folder()
     while True:
         if os.path.isdir(os.path.join(folder, ".lukasa")):  # noqa: PTH112, PTH118 - pathlib takes 10 ms to load
@@ -151,14 +158,18 @@ def name_project(folder: str) -> str:
 
 
 class HookEndpoint:
-    """The socket and the queue folder of the daemon for one store and caller. Other users cannot access them."""
+    """The socket and the queue folder of the daemon for one store and caller. Other users cannot access them.
 
-    def __init__(self, store: str, agent: str, scopes: tuple[str, ...]) -> None:
+    A store that nobody named, but that was found by its folder (``is_found``), has a daemon of its own, which uses it only
+    if the user made or allowed it.
+    """
+
+    def __init__(self, store: str, agent: str, scopes: tuple[str, ...], *, is_found: bool = False) -> None:
         import hashlib
 
-        self.store, self.agent, self.scopes = store, agent, scopes
+        self.store, self.agent, self.scopes, self.is_found = store, agent, scopes, is_found
         self.folder = ensure_private_folder(state_folder())
-        identity = "\0".join((self.folder, store, agent, *scopes, sys.prefix))
+        identity = "\0".join((self.folder, store, "found" if is_found else "named", agent, *scopes, sys.prefix))
         self.name = hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         self.queue = self.path(".d")
         self.start_marker = self.path(".starting")
@@ -223,6 +234,7 @@ class HookEndpoint:
 
         command = [sys.executable, "-m", "lukasa.interfaces.hooks.daemon", "--agent", self.agent]
         command += [word for scope in self.scopes for word in ("--scope", scope)]
+        command += ["--found"] if self.is_found else []
         subprocess.Popen(  # noqa: S603 - our own program
             command,
             stdin=subprocess.DEVNULL,

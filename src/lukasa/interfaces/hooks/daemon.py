@@ -44,6 +44,7 @@ class HookDaemon:
         self._wake_queue: queue.Queue[None] = queue.Queue()
         self._stopped = threading.Event()
         self._attempts: dict[str, int] = {}
+        self._last_error = ""
         self._handlers_lock = threading.Lock()
         self._handlers: HookHandlers | None = None
 
@@ -110,7 +111,10 @@ class HookDaemon:
                 limit_numpy_threads()
                 from lukasa.interfaces.hooks.handlers import HookHandlers
 
-                self._handlers = HookHandlers(self._endpoint.store or None, self._endpoint.agent, self._endpoint.scopes)
+                endpoint = self._endpoint
+                self._handlers = HookHandlers(
+                    endpoint.store or None, endpoint.agent, endpoint.scopes, is_found=endpoint.is_found
+                )
             return self._handlers
 
     def _run_queue_worker(self) -> None:
@@ -141,13 +145,17 @@ class HookDaemon:
                 path.unlink(missing_ok=True)
 
     def _log_error(self, error: Exception) -> None:
+        """Write an error to the log file; one that repeats itself once."""
+        if (repeated := f"{type(error).__name__}: {error!s:.500}") == self._last_error:
+            return
+        self._last_error = repeated
         log = Path(self._endpoint.path(".log"))
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with contextlib.suppress(OSError):
             if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
                 log.replace(log.with_suffix(".log.1"))
             with log.open("a", encoding="utf-8") as file:
-                file.write(f"{now} {type(error).__name__}: {error!s:.500}\n")
+                file.write(f"{now} {repeated}\n")
 
 
 def _is_transient(error: Exception) -> bool:
@@ -184,9 +192,11 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--agent", default="")
     parser.add_argument("--scope", action="append", default=[])
+    parser.add_argument("--found", action="store_true")
     parser.add_argument("--idle", type=float, default=float(os.environ.get("LUKASA_HOOK_IDLE", IDLE_TIMEOUT)))
     options = parser.parse_args(sys.argv[1:] if argv is None else argv)
-    endpoint = HookEndpoint(os.environ.get("LUKASA_STORE", ""), options.agent, tuple(options.scope))
+    store = os.environ.get("LUKASA_STORE", "")
+    endpoint = HookEndpoint(store, options.agent, tuple(options.scope), is_found=options.found)
     HookDaemon(endpoint, idle_timeout=options.idle).run()
 
 

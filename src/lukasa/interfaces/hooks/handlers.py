@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lukasa.canonical_json import decode, encode
-from lukasa.config import read_profile
+from lukasa.config import find_nearest_store, read_profile
 from lukasa.errors import InvalidInput, LukasaError
 from lukasa.gate import PiiHandling
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.memory import Memory
 from lukasa.outcome import Refused
+from lukasa.own_stores import is_noted
 from lukasa.recall.recall import build_prompt_block
 from lukasa.scope import SHARED
 from lukasa.transfer.layouts.claude_code import Transcript, TranscriptTurn, read_transcript
@@ -58,13 +59,14 @@ class HookHandlers:
     """The handlers for one store and agent.
 
     Personal data and secrets in transcripts are redacted before anything is stored, unless the profile says otherwise.
+    A store that was found by its folder (``is_found``) is used only if the user made or allowed it.
     """
 
-    def __init__(self, store: str | None, agent: str, scopes: Sequence[str] = ()) -> None:
+    def __init__(self, store: str | None, agent: str, scopes: Sequence[str] = (), *, is_found: bool = False) -> None:
         settings = read_profile(None) or VaultSettings()
         settings = replace(settings, pii={**_PII_DEFAULTS, **settings.pii})
         caller = Caller(agent, tuple(scopes) or None)
-        self._stores = CallerStores(store, caller, timeout=_WRITE_TIMEOUT, profile=settings)
+        self._stores = CallerStores(store, caller, is_found=is_found, timeout=_WRITE_TIMEOUT, profile=settings)
         self._lock = threading.Lock()
         self._delivered: OrderedDict[str, DeliveredContext] = OrderedDict()
 
@@ -230,14 +232,14 @@ def update_ledger(memory: Memory, session: str, transcript: Transcript, folder: 
 
 
 def update_continuity(memory: Memory, folder: str, goal: str) -> None:
-    """Update CONTINUITY.md in a project that has this file, or in its ``.lukasa/`` folder."""
+    """Update CONTINUITY.md in a project that has this file, or in its ``.lukasa/`` folder if the user made or allowed it."""
     if not folder or not Path(folder).is_dir():
         return
     project = Path(folder)
-    stores = (parent / ".lukasa" for parent in (project, *project.parents))
-    found = project if (project / "CONTINUITY.md").is_file() else next((path for path in stores if path.is_dir()), None)
-    if found is not None:
-        memory.continuity.update(found / "CONTINUITY.md", goal=goal)
+    if (project / "CONTINUITY.md").is_file():
+        memory.continuity.update(project / "CONTINUITY.md", goal=goal)
+    elif (store := find_nearest_store(project)) is not None and (store == memory.place.path or is_noted(store)):
+        memory.continuity.update(store.with_name("CONTINUITY.md"), goal=goal)
 
 
 def _parse_payload(payload: bytes) -> Mapping[str, Any]:

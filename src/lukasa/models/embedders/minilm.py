@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lukasa.models.embedder import find_package_file, verify_model_file
+from lukasa.models.embedder import find_package_file, read_model_file
+from lukasa.models.onnx import open_onnx_session
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Vectors
@@ -68,19 +69,12 @@ class MiniLMEmbedder:
     @cached_property
     def _model_and_tokenizer(self) -> tuple[Any, Any]:
         with self._lock:
-            import onnxruntime  # type: ignore[import-untyped]  # it ships no types
-
-            model = verify_model_file(self._model_file, _MODEL_SHA256).read_bytes()
-            options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads = 1
-            options.inter_op_num_threads = 1
-            session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-            return session, build_tokenizer()
+            return open_onnx_session(read_model_file(self._model_file, _MODEL_SHA256)), build_tokenizer()
 
 
 def read_vocabulary() -> list[str]:
     """Return the word pieces of BERT, uncased, in the order of their numbers."""
-    return verify_model_file(_VOCABULARY, _VOCABULARY_SHA256).read_text("utf-8").split("\n")[:-1]
+    return read_model_file(_VOCABULARY, _VOCABULARY_SHA256).decode().split("\n")[:-1]
 
 
 def build_tokenizer() -> Any:

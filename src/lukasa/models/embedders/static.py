@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lukasa.models.embedder import normalise_vectors, refuse_model_file, verify_model_file
+from lukasa.models.embedder import normalise_vectors, read_model_file, refuse_model_file
 from lukasa.models.embedders.minilm import read_vocabulary
 from lukasa.models.embedders.word_pieces import WordPieceTokenizer
 
@@ -73,7 +73,7 @@ class StaticEmbedder:
             import numpy as np
 
             vocabulary = read_vocabulary()
-            checksums = verify_model_file(CHECKSUMS, _CHECKSUMS_SHA256).read_bytes()
+            checksums = read_model_file(CHECKSUMS, _CHECKSUMS_SHA256)
             row = np.dtype(ROW)
             if not VECTORS.is_file() or VECTORS.stat().st_size != len(vocabulary) * row.itemsize:
                 raise refuse_model_file(VECTORS)

@@ -36,6 +36,7 @@ _FIRST_SCHEMA_OF_META = 3
 _FIRST_SCHEMA_OF_INDEX_FORM = 4
 _FIRST_SCHEMA_OF_SKETCH_BLOCKS = 5
 _PAGE_SIZE = 2000
+_TOKEN_SECONDS = 5.0
 _MIN_DATABASE_BYTES = 512  # the smallest page of SQLite
 
 _ERROR_TYPES: tuple[tuple[type[Exception], type[StoreError]], ...] = (
@@ -203,6 +204,27 @@ def check_file(path: Path) -> None:
         raise StoreForeign(f"{path} is not a Lukasa store; it was left untouched.") from error
     except (apsw.CorruptError, apsw.CantOpenError, apsw.IOError):
         return  # another process is writing; migrate checks again
+
+
+def read_token(path: Path) -> str:
+    """Return the random token of a store, which each copy of it has changed. Nothing is written."""
+    check_file(path)
+    database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        database.set_busy_handler(BusyTimeout(_TOKEN_SECONDS))
+        try:
+            found = database.execute(SQL["head_token"]).get
+        except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError):  # a folder that cannot hold SQLite's side files
+            database.close()
+            database = connect_immutable(path)
+            found = database.execute(SQL["head_token"]).get
+    except apsw.Error as error:
+        raise translate_error(error) from error
+    finally:
+        database.close()
+    if not found:
+        raise StoreForeign(f"{path} has no token of its own.", hint="Name it with --store, and write to it once.")
+    return str(found)
 
 
 def check_owner(database: apsw.Connection, path: Path | None) -> None:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from lukasa.clock import SystemClock
 from lukasa.errors import NotAllowed
-from lukasa.interfaces.api_tokens import MAX_RATE, ApiTokens
+from lukasa.interfaces.api_tokens import MAX_RATE, ApiTokens, require_holder
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, Name, RequestModel
 from lukasa.interfaces.http.responses import JsonResponse
@@ -20,11 +20,12 @@ router = PrefixRouter(prefix="/v1/tokens", tags=["tokens"])
 
 
 class NewToken(RequestModel):
-    """What a token grants. Without an agent and scopes it is a token of the owner."""
+    """What a token grants: an agent, scopes or both; or everything, with ``owner``."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     agent: Annotated[str, Field(max_length=200)] = ""
     scopes: Annotated[list[Name], Field(max_length=100)] | None = None
+    owner: bool = Field(False, description="The token may do everything; it has no agent and no scopes.")
     read_only: bool = False
     rate: Annotated[int, Field(ge=0, le=MAX_RATE)] | None = Field(None, description="Requests per minute.")
     expires_at: Time | None = None
@@ -45,10 +46,12 @@ def list_tokens(memory: CallerMemory) -> Any:
 @router.post("", status_code=201)
 def add_token(memory: CallerMemory, body: NewToken) -> Any:
     """Create a token. The answer holds its secret, which cannot be read again."""
-    fields: dict[str, Any] = {field: getattr(body, field) for field in body.model_fields_set}
+    tokens = _open_tokens(memory)
+    fields: dict[str, Any] = {field: getattr(body, field) for field in body.model_fields_set - {"owner"}}
     if body.scopes is not None:
         fields["scopes"] = tuple(body.scopes)
-    secret = _open_tokens(memory).add(**fields)
+    require_holder(body.agent, fields.get("scopes"), owner=body.owner)
+    secret = tokens.add(**fields)
     return JsonResponse({"name": body.name, "token": secret}, 201, {"Cache-Control": "no-store"})
 
 

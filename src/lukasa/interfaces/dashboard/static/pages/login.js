@@ -39,7 +39,7 @@ export function Page({ signIn }) {
         ${(id) => html`<input id=${id} ref=${input} type="password" autocomplete="current-password" spellcheck="false" required maxlength="1000" aria-invalid=${Boolean(problem)} />`}
       <//>
       <button class="button primary" disabled=${busy} aria-busy=${busy}>Sign in</button>
-      <p class="muted">The server prints the file with the owner’s token when it starts. For another person or agent: <code>lukasa token add NAME</code></p>
+      <p class="muted">The server prints the file with the owner’s token when it starts. For an agent, or a person who works as one: <code>lukasa --agent ada token add ada-laptop</code></p>
     </form>
   </main>`;
 }

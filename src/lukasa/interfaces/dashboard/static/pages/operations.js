@@ -112,15 +112,15 @@ function Tokens() {
 }
 
 function NewToken({ onClose, onMade }) {
-  const [fields, setFields] = useState({ name: "", agent: "", scopes: "", read_only: false, days: "90" });
+  const [fields, setFields] = useState({ name: "", agent: "", scopes: "", read_only: false, owner: false, days: "90" });
   const [problem, setProblem] = useState(null);
   const set = (name) => (event) => setFields({ ...fields, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value });
   const scopes = fields.scopes.split(",").map((scope) => scope.trim()).filter(Boolean);
-  const isOwner = !fields.agent.trim() && !scopes.length;
+  const isNamed = fields.agent.trim() || scopes.length;
   const make = async (event) => {
     event?.preventDefault();
     setProblem(null);
-    const body = { name: fields.name.trim(), agent: fields.agent.trim(), read_only: fields.read_only };
+    const body = { name: fields.name.trim(), agent: fields.agent.trim(), read_only: fields.read_only, owner: fields.owner && !isNamed };
     if (scopes.length) body.scopes = scopes;
     if (fields.days) body.expires_at = new Date(Date.now() + Number(fields.days) * 86_400_000).toISOString();
     try {
@@ -130,14 +130,14 @@ function NewToken({ onClose, onMade }) {
     }
   };
   const input = (name, id, more = {}) => html`<input id=${id} value=${fields[name]} onInput=${set(name)} autocomplete="off" maxlength="100" ...${more} />`;
-  return html`<${Dialog} title="Make a token" onClose=${onClose} actions=${html`<${Button} onClick=${onClose}>Cancel<//><${Button} kind="primary" disabled=${!fields.name.trim()} onClick=${make}>Make the token<//>`}>
+  return html`<${Dialog} title="Make a token" onClose=${onClose} actions=${html`<${Button} onClick=${onClose}>Cancel<//><${Button} kind="primary" disabled=${!fields.name.trim() || !(isNamed || fields.owner)} onClick=${make}>Make the token<//>`}>
     <form onSubmit=${make} class="stack">
       <${Field} label="Name" hint="To recognise it later, such as the machine that uses it.">${(id) => input("name", id)}<//>
       <${Field} label="Agent" hint="Whom the token stands for. Its writes carry this name.">${(id) => input("agent", id)}<//>
       <${Field} label="Scopes" hint="Separated by commas. Without any: the shared scope and the agent's own.">${(id) => input("scopes", id, { maxlength: 1000 })}<//>
       <label class="check"><input type="checkbox" checked=${fields.read_only} onChange=${set("read_only")} /> May only read</label>
       <${Field} label="Ends after">${(id) => html`<select id=${id} value=${fields.days} onChange=${set("days")}>${[["7", "7 days"], ["30", "30 days"], ["90", "90 days"], ["365", "a year"], ["", "never"]].map(([key, text]) => html`<option value=${key} selected=${key === fields.days}>${text}</option>`)}</select>`}<//>
-      ${isOwner && fields.name && html`<${Notice} tone="warn" title="This is a token of the owner.">It reads and writes every scope. Name an agent or scopes to limit it.<//>`}
+      ${!isNamed && html`<label class="check"><input type="checkbox" checked=${fields.owner} onChange=${set("owner")} /> The rights of the owner: read, change and erase everything</label>`}
       <${Notice} problem=${problem} /><button type="submit" hidden></button>
     </form>
   <//>`;

@@ -294,7 +294,7 @@ class KindSpec:
     the owner writes them in any scope, an agent in its own alone. ``falls_back`` says that an earlier version may take the
     place of a damaged one: of a running state, not of a statement that it would bring back.
 
-    The rest says who may write the kind (see ``lukasa.write_rules``). ``written_by`` is the least door that a caller with limits
+    The rest says who may write the kind (see ``lukasa.write_rules``). ``written_by`` is the least channel that a caller with limits
     needs, ``agent_field`` the field of the body (or ``id``) that names the agent who acts. ``agent_check`` refuses drafts that
     only a service may write for an agent. ``is_statement`` says that a record states something in its author's name, so that
     nobody else changes it unless only its ``open_fields`` differ, such as counts, in the body or in labels.

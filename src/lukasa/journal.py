@@ -69,7 +69,7 @@ from lukasa.storage.engine import (
 from lukasa.storage.integrity import describe_loss, name_entry
 from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.storage.reader import names_subject
-from lukasa.write_rules import Door, TrustOf, WriteRules, proposal_draft, refuse_kind
+from lukasa.write_rules import Channel, TrustOf, WriteRules, proposal_draft, refuse_kind
 
 T = TypeVar("T")
 
@@ -173,7 +173,7 @@ class Journal:
         self._engine = engine
         self._trust_of = trust_of
         self._rules = None if reach.unlimited else WriteRules(gate, author, trust_of)
-        self._door: Door = "raw"
+        self._channel: Channel = "raw"
         self._find_fault: Callable[[Record], str | None] | None = None
         self._skips_damaged = False
         self.damaged: set[int] = set()
@@ -247,7 +247,7 @@ class Journal:
         """
         journal = self._copy()
         journal.damaged, journal._find_fault = self.damaged, self._gate.find_body_fault
-        journal._skips_damaged, journal._door = skip_damaged, "service"
+        journal._skips_damaged, journal._channel = skip_damaged, "service"
         return journal
 
     @property
@@ -341,12 +341,12 @@ class Journal:
         return [
             sealed.draft if sealed.has_new_id else sealed.draft._replace(id=sealed.id)
             for sealed in validated
-            if self._rules.needs_look(sealed.draft, self._door)
+            if self._rules.needs_look(sealed.draft, self._channel)
         ]
 
     def _check_targets(self, reader: Reader, drafts: Sequence[Draft]) -> list[Refused]:
         assert self._rules is not None
-        checked = (self._rules.check_target(reader, draft, self._door) for draft in drafts)
+        checked = (self._rules.check_target(reader, draft, self._channel) for draft in drafts)
         return [refused for refused in checked if refused is not None][:1]
 
     def check_raw(self, reader: Reader, drafts: Sequence[Draft]) -> Refused | None:
@@ -356,7 +356,7 @@ class Journal:
             reader: A reader of the store.
             drafts: The drafts.
         """
-        writer = self._copy()  # a raw door
+        writer = self._copy()  # a raw channel
         for draft in drafts:
             refused = writer._check_author(draft)
             if refused is None and writer._rules is not None and writer._rules.needs_look(draft, "raw"):
@@ -434,7 +434,7 @@ class Journal:
             names = {(draft.author, draft.kind, draft.scope, draft.deleted): draft for draft in drafts}
         except (AttributeError, TypeError):  # not drafts, or a name that is not text
             return None
-        looked_at = names.values() if self._rules is None or self._door == "service" else drafts
+        looked_at = names.values() if self._rules is None or self._channel == "service" else drafts
         if any(self._check_author(draft) is not None for draft in looked_at):
             return None
         if any(getattr(draft.happened_at, "tzinfo", UTC) is not UTC for draft in drafts):
@@ -465,12 +465,12 @@ class Journal:
             if author in RESERVED_NAMES:
                 reason = f"{author!r} is a name of the store itself; name the agent that wrote it, or nobody."
                 return Refused("bad_author", reason)
-            is_stores = self._door == "raw" and self._gate.spec(kind).written_by == "store"
+            is_stores = self._channel == "raw" and self._gate.spec(kind).written_by == "store"
             return refuse_kind(kind) if is_stores and not draft.deleted else None
         assert self._rules is not None
         if (refused := self._check_rule(draft)) is not None or (refused := self.check_author(author)) is not None:
             return refused
-        return self._rules.check_kind(draft, self._door)
+        return self._rules.check_kind(draft, self._channel)
 
     def _check_rule(self, draft: Draft) -> Refused | None:
         """Refuse a rule for others that the owner did not set."""
@@ -708,7 +708,7 @@ class Journal:
                 revert(reader)
             return replace(result, label="")
         writer = self._copy()
-        writer._door = "service"  # it brings back what a service wrote
+        writer._channel = "service"  # it brings back what a service wrote
         outcome = writer.append_if(revert)
         if isinstance(outcome, Refused):
             raise NotAllowed(outcome.reason)

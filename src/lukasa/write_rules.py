@@ -1,13 +1,13 @@
 """Who may write what: one rule for each kind of record, enforced under every way into the log.
 
-A record enters the log by one of three doors: a **service** writes it (``memory.vault``, ``memory.episodes``, …), a caller writes
+A record enters the log through one of three channels: a **service** writes it (``memory.vault``, ``memory.episodes``, …), a caller writes
 it **raw** (``journal.append``, the effect of a hub's acknowledgement), or a caller **imports** an entry of another log (import,
-sync, restore). The owner of the store may use every door, but nobody writes what belongs to the store raw; the owner may delete
+sync, restore). The owner of the store may use every channel, but nobody writes what belongs to the store raw; the owner may delete
 it. For everybody else:
 
 - a kind that the ``store`` writes comes through services alone, and its entries are brought by the owner alone;
 - a kind that a ``service`` writes comes through it, or as the caller's own entry;
-- a kind that ``anyone`` writes comes through every door;
+- a kind that ``anyone`` writes comes through every channel;
 - the agent that a record names as the one who acts must be the caller (``KindSpec.agent_field``); a service may go on with what
   another agent began, in that agent's name;
 - the author is the caller (``Journal.check_author``), and no link declares what the owner said to be superseded;
@@ -27,7 +27,7 @@ from lukasa.record import Draft, Key, Link, Record
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Reader
 
-Door = Literal["service", "raw", "import"]
+Channel = Literal["service", "raw", "import"]
 PROPOSAL = "proposal"
 MAX_TRUST_GAP = 0.2
 """How much less an author may be trusted than another whose statements it changes or supersedes."""
@@ -39,34 +39,34 @@ TrustOf = Callable[[Iterable[str]], Mapping[str, float]]
 
 
 class WriteRules:
-    """Decides for one limited caller which drafts it may write through which door."""
+    """Decides for one limited caller which drafts it may write through which channel."""
 
     def __init__(self, gate: Gate, author: str, trust_of: TrustOf) -> None:
         self._gate = gate
         self._author = author
         self._trust_of = trust_of
 
-    def check_kind(self, draft: Draft, door: Door) -> Refused | None:
-        """Refuse a draft of a kind that the caller may not write through a door."""
+    def check_kind(self, draft: Draft, channel: Channel) -> Refused | None:
+        """Refuse a draft of a kind that the caller may not write through a channel."""
         spec = self._gate.spec(draft.kind)
-        if door == "raw" and spec.written_by != "anyone":
+        if channel == "raw" and spec.written_by != "anyone":
             return refuse_kind(draft.kind)
-        if door == "import" and spec.written_by == "store":
+        if channel == "import" and spec.written_by == "store":
             return Refused("not_allowed", f"Only the owner of the store imports records of kind {draft.kind!r}.")
-        if door != "service" and spec.agent_check is not None and not draft.deleted:
+        if channel != "service" and spec.agent_check is not None and not draft.deleted:
             return spec.agent_check(draft)
         return None
 
-    def needs_look(self, draft: Draft, door: Door) -> bool:
+    def needs_look(self, draft: Draft, channel: Channel) -> bool:
         """Tell whether a decision about a draft needs what the store holds; most need nothing."""
         spec = self._gate.spec(draft.kind)
         if _replaces(draft.links) or (spec.agent_field and _named_agent(draft, spec) not in ("", self._author)):
             return True
-        if door != "service":
+        if channel != "service":
             return bool(draft.id)
         return bool(draft.id) and draft.expected != 0 and (spec.is_statement or bool(spec.agent_field))
 
-    def check_target(self, reader: Reader, draft: Draft, door: Door) -> Refused | None:
+    def check_target(self, reader: Reader, draft: Draft, channel: Channel) -> Refused | None:
         """Refuse a draft that names another agent as the one who acts, or that changes what only others may change."""
         spec = self._gate.spec(draft.kind)
         known = reader.history(draft.key) if draft.id else []
@@ -76,13 +76,13 @@ class WriteRules:
                 {_named_agent(record, spec) for record in records if not record.deleted}
                 for records in ([draft], known[-1:])
             )
-            if others := (now ^ before if door == "service" else now | before) - {"", self._author}:
+            if others := (now ^ before if channel == "service" else now | before) - {"", self._author}:
                 return Refused(
                     "author_not_yours",
                     f"The record says that {min(others)!r:.80} acts ({spec.agent_field}); "
                     f"{self._author or 'this caller'!r} cannot say so. Leave the name out, or ask the owner of the store to write it.",
                 )
-        is_allowed = door == "service" and (keeps_statement or not spec.is_statement)
+        is_allowed = channel == "service" and (keeps_statement or not spec.is_statement)
         if known and not is_allowed and self._belongs_to_others(known):
             return Refused("needs_owner", f"{draft.key} is not {self._author or 'this caller'}'s to change.")
         for link in draft.links:

@@ -17,10 +17,11 @@ import psycopg
 from lukasa.clock import Clock, SystemClock, to_microseconds
 from lukasa.errors import LukasaError, NotAllowed, StoreClosed, StoreError, mask_password
 from lukasa.outcome import Outcome
-from lukasa.record import Key, ValidatedDraft
+from lukasa.record import ValidatedDraft
 from lukasa.scope import FULL_REACH, Reach
 from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
+    ChooseErased,
     ConditionalBatch,
     DamagedEntry,
     EraseResult,
@@ -28,7 +29,6 @@ from lukasa.storage.engine import (
     ImportReceiptDraft,
     LogCompactionResult,
     Progress,
-    Reader,
     ReplayResult,
     VerifyReport,
     split_into_chunks,
@@ -211,9 +211,7 @@ class PostgresEngine:
             self._run_unpooled(_vacuum)
         return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
 
-    def erase(
-        self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[EraseResult], ValidatedDraft]
-    ) -> EraseResult:
+    def erase(self, choose: ChooseErased, receipt: Callable[[EraseResult], ValidatedDraft]) -> EraseResult:
         now = self._clock.now()
         receipts: list[PostgresLogRow] = []
 

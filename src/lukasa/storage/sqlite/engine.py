@@ -30,11 +30,12 @@ from lukasa.errors import (
     StoreReadOnly,
 )
 from lukasa.outcome import Outcome
-from lukasa.record import Draft, Key, ValidatedDraft, encode_draft
+from lukasa.record import Draft, ValidatedDraft, encode_draft
 from lukasa.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
     LOSS,
+    ChooseErased,
     ConditionalBatch,
     DamagedEntry,
     EraseResult,
@@ -43,7 +44,6 @@ from lukasa.storage.engine import (
     ImportReceiptDraft,
     LogCompactionResult,
     Progress,
-    Reader,
     ReplayResult,
     VerifyReport,
     split_into_chunks,
@@ -437,9 +437,7 @@ class SqliteEngine:
             self._rewrite_file()
         return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
 
-    def erase(
-        self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[EraseResult], ValidatedDraft]
-    ) -> EraseResult:
+    def erase(self, choose: ChooseErased, receipt: Callable[[EraseResult], ValidatedDraft]) -> EraseResult:
         def work(pending: SqlitePendingBatch) -> EraseResult:
             erased = maintenance.erase(pending.take_connection(), choose, self._near_duplicate_kinds)
             if erased.versions:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from lukasa.journal import Journal
+from lukasa.text_cache import register_cache
 
 T = TypeVar("T")
 
@@ -21,6 +22,11 @@ class ReadCache(Generic[T]):
         self._journal = journal
         self._max_values = max_values
         self._known: dict[Hashable, tuple[object, T]] = {}
+        register_cache(self)
+
+    def clear(self) -> None:
+        """Forget all values."""
+        self._known = {}
 
     def read(self, key: Hashable, load: Callable[[], T]) -> T:
         """Return the value of a key, known or loaded."""
@@ -31,7 +37,7 @@ class ReadCache(Generic[T]):
         value = load()
         if stamp is not None:
             if len(self._known) >= self._max_values:
-                self._known.clear()
+                self.clear()
             self._known[key] = (stamp, value)
         return value
 

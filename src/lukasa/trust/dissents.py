@@ -16,6 +16,7 @@ from lukasa.outcome import Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED, SYSTEM
 from lukasa.storage.engine import Query, Reader
+from lukasa.text_cache import register_cache
 from lukasa.trust.records import (
     DISSENT,
     TrustChanges,
@@ -89,6 +90,12 @@ class DissentVectors:
         self._by_agent: dict[str, _AgentVectors] = {}
         self._model = ""
         self._lock = threading.RLock()
+        register_cache(self)
+
+    def clear(self) -> None:
+        """Forget all dissents; the next use reads them again."""
+        with self._lock:
+            self._by_agent.clear()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         return self._embedder().embed(texts)

@@ -57,6 +57,7 @@ from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.reader import PostgresReader
 from lukasa.storage.postgres.sql import SQL
 from lukasa.storage.postgres.vectors import put_vectors
+from lukasa.text_cache import empty_caches
 
 T = TypeVar("T")
 
@@ -207,7 +208,7 @@ class PostgresEngine:
         bytes_before = self._size_in_bytes()
         dropped = self._transact(lambda database: maintenance.compact(database, bound, progress))
         if dropped:
-            self._entries.clear()
+            empty_caches()
             self._run_unpooled(_vacuum)
         return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
 
@@ -230,7 +231,7 @@ class PostgresEngine:
         )
         if not erased.versions:
             return erased
-        self._entries.clear()
+        empty_caches()
         self._run_unpooled(_vacuum)
         return replace(erased, residue=_RESIDUE_NOTE)
 

@@ -61,6 +61,7 @@ from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL, encode_list, query_rows
 from lukasa.storage.sqlite.store_file import translate_error
 from lukasa.storage.sqlite.writer import BatchWork, FastPath, SqliteWriter, checkpoint
+from lukasa.text_cache import empty_caches, register_cache
 
 _logger = logging.getLogger(__name__)
 _REPLAY_CHUNK = 1000
@@ -149,6 +150,13 @@ class SqliteSnapshot:
             _TRANSLATED_ERRORS.__exit__(None, error, None)
 
 
+class SharedCaches(dict[Any, Any]):
+    """The records, vectors and sketches that the readers of an engine share; the first vector query loads numpy."""
+
+    def __init__(self) -> None:
+        register_cache(self)
+
+
 class SqliteEngine:
     """A store in one SQLite file, or in memory with ``path=None``.
 
@@ -175,7 +183,7 @@ class SqliteEngine:
         self._private_copy: TemporaryDirectory[str] | None = None
         self._has_residue = False  # old bytes of erased content may still be in the file
         self._entries = EntryCache()
-        self._shared_caches: dict[Any, Any] = {}  # records, vectors and sketches; the first vector query loads numpy
+        self._shared_caches = SharedCaches()
         self._idle_connections: list[apsw.Connection] = []
         self._watcher: tuple[int, apsw.Connection] | None = None  # a number of its own, and a connection
         self._watcher_lock = threading.Lock()
@@ -433,7 +441,7 @@ class SqliteEngine:
         kinds = self._near_duplicate_kinds
         dropped = self._write(lambda pending: maintenance.compact(pending.take_connection(), bound, progress, kinds))
         if dropped:
-            self._entries.clear()
+            self._forget()
             self._rewrite_file()
         return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
 
@@ -445,14 +453,19 @@ class SqliteEngine:
             return erased
 
         erased = self._write(work)
-        self._entries.clear()
-        self._shared_caches.clear()
+        self._forget()
         self._has_residue = True
         return replace(erased, residue=self._overwrite_residue())
 
+    def _forget(self) -> None:
+        """Forget what this process made of the texts of records, and close connections that keep pages of them."""
+        empty_caches()
+        if self.path is not None:
+            while self._idle_connections:
+                self._idle_connections.pop().close(True)
+
     def _rewrite_file(self) -> bool:
         """Rewrite the file without freed pages; return False if a reader kept the write-ahead log from being emptied."""
-        self._shared_caches.clear()  # records that were removed stay in no cache
         with self._memory_lock or nullcontext():
             self._writer.run_exclusively(_vacuum)
             return self._checkpoint()

@@ -12,6 +12,7 @@ from functools import _lru_cache_wrapper, lru_cache, wraps
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 _ENTRY_BYTES = 200
@@ -68,6 +69,14 @@ def cache_texts(
 def register_cache(cache: ClearableCache) -> None:
     """Empty a cache, as long as it lives, whenever ``empty_caches`` is called."""
     _remember(cache, "clear")
+
+
+class ClearedDict(dict[K, T]):
+    """A dictionary that ``empty_caches`` empties."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        register_cache(self)
 
 
 def _remember(cache: Any, method: str) -> None:

@@ -103,6 +103,13 @@ class _StoredCheckpoint(NamedTuple):
     writes: Sequence[tuple[Any, str, tuple[str, bytes]]]
 
 
+def _measure_checkpoint(stored: _StoredCheckpoint | None) -> int:
+    if stored is None:
+        return 0
+    parts = [stored.core, *(part for _, part in stored.values), *(part for _, _, part in stored.writes)]
+    return sum(len(content) for _, content in parts)
+
+
 class _CheckpointEntry(Protocol):
     """The position of a checkpoint in the log and its body: a record, or what was just written."""
 
@@ -165,7 +172,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         self._scope = choose_scope(memory, scope)
         self._cache = _PartCache()
         self._records = ParsedRecords(lambda record: record)
-        self._stored: ReadCache[_StoredCheckpoint | None] = ReadCache(memory.journal)
+        self._stored: ReadCache[_StoredCheckpoint | None] = ReadCache(memory.journal, measure=_measure_checkpoint)
         self._newest: _NewestCheckpoint | None = None
         self._changes: dict[str, int] = {}  # where each channel changed last; the next change is often there too
 

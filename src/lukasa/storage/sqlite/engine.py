@@ -61,7 +61,7 @@ from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL, encode_list, query_rows
 from lukasa.storage.sqlite.store_file import translate_error
 from lukasa.storage.sqlite.writer import BatchWork, FastPath, SqliteWriter, checkpoint
-from lukasa.text_cache import empty_caches, register_cache
+from lukasa.text_cache import ClearedDict, empty_caches
 
 _logger = logging.getLogger(__name__)
 _REPLAY_CHUNK = 1000
@@ -150,13 +150,6 @@ class SqliteSnapshot:
             _TRANSLATED_ERRORS.__exit__(None, error, None)
 
 
-class SharedCaches(dict[Any, Any]):
-    """The records, vectors and sketches that the readers of an engine share; the first vector query loads numpy."""
-
-    def __init__(self) -> None:
-        register_cache(self)
-
-
 class SqliteEngine:
     """A store in one SQLite file, or in memory with ``path=None``.
 
@@ -183,7 +176,8 @@ class SqliteEngine:
         self._private_copy: TemporaryDirectory[str] | None = None
         self._has_residue = False  # old bytes of erased content may still be in the file
         self._entries = EntryCache()
-        self._shared_caches = SharedCaches()
+        # Records, vectors and sketches; the first vector query loads numpy.
+        self._shared_caches: ClearedDict[Any, Any] = ClearedDict()
         self._idle_connections: list[apsw.Connection] = []
         self._watcher: tuple[int, apsw.Connection] | None = None  # a number of its own, and a connection
         self._watcher_lock = threading.Lock()

@@ -16,7 +16,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 _ENTRY_BYTES = 200
-_ITEM_BYTES = 80
+_ITEM_BYTES = 160
 
 
 class ClearableCache(Protocol):

@@ -236,7 +236,7 @@ def _extract_terms(sentence: str) -> frozenset[str]:
     return frozenset(_WORD.findall(sentence.lower())) - CHAT_STOP_WORDS
 
 
-_cached_terms = cache_texts(8_192, 16_000_000, per_character=10)(_extract_terms)
+_cached_terms = cache_texts(8_192, 16_000_000, per_character=20)(_extract_terms)
 """A cache, because the same lines come again in every round."""
 
 

@@ -127,7 +127,7 @@ def pattern_goal(body: Mapping[str, Any]) -> str:
     return str(body.get("pattern", "")).partition(":")[0]
 
 
-@cache_texts(1 << 12, 8_000_000, per_character=10)
+@cache_texts(1 << 12, 16_000_000, per_character=30)
 def _words(text: str) -> frozenset[str]:
     return distinct_words(normalise_text(text))
 

@@ -1,9 +1,13 @@
 """What an erasure removes, and what it leaves: versions derived from the erased record, their copies, the rest."""
 
+import json
+
 import pytest
 
 import lukasa
 from lukasa import Draft, Key, Link
+from lukasa.record import encode_draft, entry_bytes
+from lukasa.scope import FULL_REACH
 from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock
 
@@ -160,4 +164,40 @@ def test_compaction_and_reindex_agree_with_a_restored_record(memory):
     memory.compact()
     memory.journal.reindex()
     assert texts(memory, "plan") == ["The office opens in March."]
+    assert memory.verify().sound
+
+
+def test_copies_in_conflicts_proposals_and_damaged_entries_go_with_the_record(memory):
+    plan = note(memory, "plan", "The office opens in March.")
+    other = note(memory, "other", "Something else.")
+    (record,) = memory.journal.history(plan)
+    entry = entry_bytes(record).decode()
+    kept = []
+    for key in (plan, other):
+        about = {"scope": key.scope, "kind": key.kind, "id": key.id}
+        bodies = {
+            "sync_conflict": {"record": about, "version": 1, "hub": entry if key == plan else "{}", "here": "{}"},
+            "proposal": {"state": "open", "by": "orion", "changes": [{**about, "text": "The office is shut."}]},
+        }
+        for kind, body in bodies.items():
+            draft = Draft(kind, body=body, id=f"{kind}-{key.id}", scope="shared", origin="sync")
+            kept.append(memory.journal._engine.append(FULL_REACH, [encode_draft(draft)]).record.key)
+    doomed = [key for key in kept if key.id.endswith("plan")]
+    assert set(memory.journal.preview_erase(plan)) == {plan, *doomed}
+    memory.journal.erase(plan)
+    assert [bool(memory.journal.history(key)) for key in kept] == [key not in doomed for key in kept]
+    assert memory.verify().sound
+
+
+def test_a_conflict_that_holds_content_derived_from_the_erased_record_goes(memory):
+    rumour = note(memory, "rumour", "The office moves to Berlin.")
+    plan = note(memory, "plan", "The office opens in March.")
+    link = {"relation": "derived_from", "scope": "shared", "kind": "note", "id": "rumour"}
+    losing = {"scope": "shared", "kind": "note", "id": "plan", "version": 1, "text": "In Berlin.", "links": [link]}
+    body = {"record": {}, "version": 1, "hub": json.dumps(losing), "here": "no JSON"}
+    draft = Draft("sync_conflict", body=body, id="c", scope="shared", origin="sync")
+    conflict = memory.journal._engine.append(FULL_REACH, [encode_draft(draft)]).record.key
+    assert set(memory.journal.preview_erase(rumour)) == {rumour, conflict}
+    memory.journal.erase(rumour)
+    assert memory.journal.get(plan) is not None
     assert memory.verify().sound

@@ -840,11 +840,8 @@ class Journal:
             exact: Let the case of letters count.
 
         Example:
-            rumour = memory.journal.write("note", "We move to Berlin.").record
-            memory.journal.write("note", "We stay in Hamburg.", id="office")
-            source = lukasa.Link("derived_from", rumour.key)
-            memory.journal.write("note", "The office is in Berlin.", id="office", links=(source,))
-            assert list(memory.journal.preview_restore(rumour.key).values()) == [(2,)]
+            kept = memory.journal.write("note", "We move to Berlin.")
+            memory.journal.preview_restore(kept.record.key)
         """
         with self.snapshot() as reader:
             chosen = self._choose_erased(reader, keys, subject, exact)

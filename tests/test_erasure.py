@@ -1,6 +1,7 @@
 """What an erasure removes, and what it leaves: versions derived from the erased record, their copies, the rest."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -175,7 +176,7 @@ def test_copies_in_conflicts_proposals_and_damaged_entries_go_with_the_record(me
     kept = []
     for key in (plan, other):
         about = {"scope": key.scope, "kind": key.kind, "id": key.id}
-        bodies = {
+        bodies: dict[str, dict[str, Any]] = {
             "sync_conflict": {"record": about, "version": 1, "hub": entry if key == plan else "{}", "here": "{}"},
             "proposal": {"state": "open", "by": "orion", "changes": [{**about, "text": "The office is shut."}]},
         }

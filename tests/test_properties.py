@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, example, given, settings
@@ -558,13 +559,12 @@ class Model:
 
     def hide_again(self):
         """Hide what the quarantines hide, from the beginning: what is derived from an erased version may be hidden now."""
-        pending = sorted(
-            [(v.position, 1, v) for v in self.log] + [(event[0], 0, event) for event in self.events],
-            key=lambda item: item[:2],
-        )
+        pending: list[tuple[float, Any]] = [(v.position, v) for v in self.log]
+        pending += [(position - 0.5, event) for event in self.events for position in event[:1]]
+        pending.sort(key=lambda item: item[0])
         self.log, self.quarantines = [], {}
-        for _, is_version, item in pending:
-            if is_version:
+        for _, item in pending:
+            if isinstance(item, Version):
                 item.hidden_by.clear()
                 self.hide_new(item)
                 self.log.append(item)

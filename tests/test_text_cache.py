@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gc
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_what_is_no_longer_used_is_not_kept_by_the_list_of_caches():
 
 
 def test_every_cache_of_the_process_is_small_after_many_long_texts():
-    functions = [
+    functions: list[Callable[[str], object]] = [
         lambda text: statements.parse_statements(text, "ada"),
         signals._states_rule,
         lambda text: signals._cached_features([text]),

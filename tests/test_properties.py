@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, example, given, settings
@@ -447,13 +448,14 @@ class Model:
     def __init__(self):
         self.log: list[Version] = []
         self.quarantines: dict[str, datetime | None] = {}
+        self.events: list[tuple[int, str, datetime | None, bool]] = []
         self.position = 0
 
     def copy(self):
         """Return an independent copy."""
         other = Model()
         other.log = [replace(version, hidden_by=set(version.hidden_by)) for version in self.log]
-        other.quarantines, other.position = dict(self.quarantines), self.position
+        other.quarantines, other.events, other.position = dict(self.quarantines), list(self.events), self.position
         return other
 
     def versions(self, key, *, seen=True):
@@ -478,15 +480,18 @@ class Model:
         version = Version(
             self.position, key, taken[-1].number + 1 if taken else 1, author, at, text, tuple(sources), deleted, origin
         )
-        since = self.quarantines.get(author)
-        if author in self.quarantines and (since is None or at >= since):
-            version.hidden_by.add(author)
-        for source in sources:
+        self.hide_new(version)
+        self.log.append(version)
+        return version
+
+    def hide_new(self, version):
+        since = self.quarantines.get(version.author)
+        if version.author in self.quarantines and (since is None or version.at >= since):
+            version.hidden_by.add(version.author)
+        for source in version.sources:
             before = self.versions(source, seen=False)
             if before and all(each.hidden_by for each in before):
                 version.hidden_by.update(*(each.hidden_by for each in before))
-        self.log.append(version)
-        return version
 
     def current_before(self, key, position):
         """Return the version of a key that was current just before a position."""
@@ -495,7 +500,11 @@ class Model:
 
     def quarantine(self, author, since):
         self.position += 1
-        self.release(author)
+        self.events.append((self.position, author, since, True))
+        self.hide_by(author, since)
+
+    def hide_by(self, author, since):
+        self.show_by(author)
         self.quarantines[author] = since
         for version in self.log:
             own = version.author == author and (since is None or version.at >= since)
@@ -507,15 +516,62 @@ class Model:
                 version.hidden_by.add(author)
 
     def release(self, author):
+        self.events.append((self.position, author, None, False))
+        self.show_by(author)
+
+    def show_by(self, author):
         self.quarantines.pop(author, None)
         for version in self.log:
             version.hidden_by.discard(author)
 
-    def offspring(self, key):
-        doomed = {key}
-        while more := {v.key for v in self.log if v.key not in doomed and doomed.intersection(v.sources)}:
-            doomed |= more
-        return doomed
+    def doomed(self, key):
+        """Return the versions that an erasure of a key removes: its own, and those derived from removed ones."""
+        whole, gone = {key}, {v.position for v in self.log if v.key == key}
+        while True:
+            more = {
+                v.position for v in self.log if self._is_derived(v, whole, gone) or self._is_repeated(v, gone)
+            } - gone
+            if not more:
+                return [v for v in self.log if v.position in gone]
+            first = min(more)
+            gone.add(first)
+            whole |= {k for k in self.keys() if all(v.position in gone for v in self.log if v.key == k)}
+
+    def _is_derived(self, version, whole, gone):
+        sources = [(source, self.current_before(source, version.position)) for source in version.sources]
+        return any(source in whole or (before and before.position in gone) for source, before in sources)
+
+    def _is_repeated(self, version, gone):
+        earlier = [v for v in self.versions(version.key, seen=False) if v.number < version.number]
+        for each in (v for v in earlier if v.position in gone):
+            kept = [v for v in earlier if v.position not in gone]
+            older = [v for v in kept if v.number < each.number]
+            if version.deleted and not kept:
+                return True
+            if self._says(version, each) and not any(self._says(v, each) for v in older):
+                return True
+        return False
+
+    def _says(self, version, other):
+        return (
+            bool(other.text) and f" {other.text} " in f" {version.text} " and 2 * len(other.text) >= len(version.text)
+        )
+
+    def hide_again(self):
+        """Hide what the quarantines hide, from the beginning: what is derived from an erased version may be hidden now."""
+        pending: list[tuple[float, Any]] = [(v.position, v) for v in self.log]
+        pending += [(position - 0.5, event) for event in self.events for position in event[:1]]
+        pending.sort(key=lambda item: item[0])
+        self.log, self.quarantines = [], {}
+        for _, item in pending:
+            if isinstance(item, Version):
+                item.hidden_by.clear()
+                self.hide_new(item)
+                self.log.append(item)
+            elif item[3]:
+                self.hide_by(item[1], item[2])
+            else:
+                self.show_by(item[1])
 
     def forget(self, positions):
         self.log = [version for version in self.log if version.position not in positions]
@@ -650,12 +706,19 @@ class Life(RuleBasedStateMachine):
 
     @rule(key=keys)
     def erase(self, key):
-        doomed = self.model.offspring(key)
-        there = [version for version in self.model.log if version.key in doomed]
-        assert set(self.journal.preview_erase(key)) == {version.key for version in there}
+        there = self.model.doomed(key)
+        left = {version.key for version in self.model.log if version not in there}
+        erased = {version.key for version in there} - left
+        restored = {version.key for version in there} & left
+        assert set(self.journal.preview_erase(key)) == erased
+        previewed = self.journal.preview_restore(key)
+        numbers = {k: tuple(sorted(v.number for v in there if v.key == k)) for k in restored}
+        assert {k: tuple(sorted(v)) for k, v in previewed.items()} == numbers
         receipt = self.journal.erase(key)
-        assert (receipt.versions, receipt.records) == (len(there), len({version.key for version in there}))
+        assert (receipt.versions, receipt.records, receipt.restored) == (len(there), len(erased), len(restored))
         self.model.forget({version.position for version in there})
+        if restored:
+            self.model.hide_again()
 
     @precondition(lambda self: hasattr(self, "model"))
     @invariant()

@@ -21,6 +21,7 @@ from lukasa.errors import InvalidInput
 from lukasa.outcome import Refused
 from lukasa.record import NO_BODY, Draft, Key, Link, Record, ValidatedDraft, encode_draft, encode_drafts
 from lukasa.storage.engine import IMPORT, QUARANTINE, RESERVED_KINDS, SET_ASIDE
+from lukasa.text_cache import register_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ DraftCheck = Callable[[Draft, RecordLimits], Refused | None]
 
 _accepted_names: set[tuple[str, str, str, str]] = set()
 """A cache of (kind, scope, origin, author) that passed: the same few combinations come again and again."""
+register_cache(_accepted_names)
 
 
 def check_names(draft: Draft, limits: RecordLimits) -> Refused | None:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, IdMaker, to_iso, to_utc
+from lukasa.erasure import choose_erased
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.gate import Gate
 from lukasa.outcome import Outcome, Refused
@@ -95,8 +96,10 @@ class UndoResult:
 class ErasureReceipt:
     """The receipt of an erasure, without content: its record's id, what was removed, and what is still on disk.
 
-    ``id`` is ``None`` when there was nothing to erase; nothing was recorded then. ``files`` names the files that were
-    deleted: those of sessions, and copies of the store that were left next to it. The record in the log has their number.
+    ``records`` and ``by_kind`` count what was removed whole, ``restored`` the records that lost only versions which were
+    derived from it, and ``versions`` both. ``id`` is ``None`` when there was nothing to erase; nothing was recorded then.
+    ``files`` names the files that were deleted: those of sessions, and copies of the store that were left next to it. The
+    record in the log has their number.
     """
 
     id: str | None
@@ -105,6 +108,7 @@ class ErasureReceipt:
     by_kind: Mapping[str, int]
     residue: str | None
     files: tuple[str, ...] = ()
+    restored: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -757,7 +761,8 @@ class Journal:
     def erase(self, *keys: Key, subject: str | None = None, exact: bool = False, reason: str = "") -> ErasureReceipt:
         """Remove records for good: every version, every index entry, their files, and everything derived from them.
 
-        ``subject`` selects every record that the subject wrote, or that has the subject anywhere as whole words; letter
+        A record of which only later versions were derived from them loses those versions; the one before is current again.
+        Copies in conflicts of a sync, in proposals and among damaged entries go too. ``subject`` selects every record that the subject wrote, or that has the subject anywhere as whole words; letter
         case counts only if ``exact``.
 
         Args:
@@ -773,20 +778,24 @@ class Journal:
         self._require_owner("erase from it")
         if not keys and not subject:
             raise InvalidInput("Nothing to erase was named.", hint="Name a record or a subject.")
-        chosen: list[Key] = []
+        chosen: list[Key | Record] = []
         files: list[str] = []
         salt, receipt_id = self._erasure_salt(), self._new_id()
 
-        def choose(reader: Reader) -> Sequence[Key]:
-            chosen[:] = self._keys_to_erase(reader, keys, subject, exact)
+        def choose(reader: Reader) -> Sequence[Key | Record]:
+            chosen[:] = self._choose_erased(reader, keys, subject, exact)
             return chosen
 
         def receipt(erased: EraseResult) -> ValidatedDraft:
-            files.extend(self._delete_files(chosen, subject, exact))
+            whole = [key for key in chosen if isinstance(key, Key)]
+            files.extend(self._delete_files(whole, subject, exact))
+            marks = {hash_erased_key(key, salt) for key in whole}
+            marks |= {hash_erased_key(one.key, salt, one.version) for one in chosen if isinstance(one, Record)}
             body = {
                 "records": erased.records, "versions": erased.versions, "by_kind": dict(erased.by_kind),
-                "reason": reason, "salt": salt, "marks": sorted(hash_erased_key(key, salt) for key in chosen),
+                "reason": reason, "salt": salt, "marks": sorted(marks),
             }  # fmt: skip
+            body |= {"restored": erased.restored} if erased.restored else {}
             body |= {"files": len(files)} if files else {}
             draft = Draft(ERASURE, body=body, id=receipt_id, scope=SYSTEM, author=self.author, origin="erasure")
             validated = self._gate.validate(draft, allow_reserved=True)
@@ -796,12 +805,14 @@ class Journal:
 
         erased = self._engine.erase(choose, receipt)
         if not erased.versions:
-            files.extend(self._delete_files(chosen, subject, exact))
+            files.extend(self._delete_files([key for key in chosen if isinstance(key, Key)], subject, exact))
         id = receipt_id if erased.versions else None
-        return ErasureReceipt(id, erased.records, erased.versions, erased.by_kind, erased.residue, tuple(files))
+        return ErasureReceipt(
+            id, erased.records, erased.versions, erased.by_kind, erased.residue, tuple(files), erased.restored
+        )
 
     def preview_erase(self, *keys: Key, subject: str | None = None, exact: bool = False) -> list[Key]:
-        """List the records that ``erase`` would remove.
+        """List the records that ``erase`` would remove whole; ``preview_restore`` names those that lose single versions.
 
         Args:
             *keys: The keys of the records.
@@ -813,8 +824,32 @@ class Journal:
             memory.journal.preview_erase(subject="Ben")
         """
         with self.snapshot() as reader:
-            chosen = self._keys_to_erase(reader, keys, subject, exact)
-            return [key for key in chosen if reader.history(key, hidden=True)]
+            chosen = self._choose_erased(reader, keys, subject, exact)
+            return [key for key in chosen if isinstance(key, Key) and reader.history(key, hidden=True)]
+
+    def preview_restore(
+        self, *keys: Key, subject: str | None = None, exact: bool = False
+    ) -> dict[Key, tuple[int, ...]]:
+        """Return the records that lose only versions if these are erased, with the numbers of those versions.
+
+        Somebody derived these versions from what is erased; the newest one that is left is current again.
+
+        Args:
+            *keys: The keys of the records.
+            subject: A person or thing: every record that the subject wrote or that names it as whole words.
+            exact: Let the case of letters count.
+
+        Example:
+            kept = memory.journal.write("note", "We move to Berlin.")
+            memory.journal.preview_restore(kept.record.key)
+        """
+        with self.snapshot() as reader:
+            chosen = self._choose_erased(reader, keys, subject, exact)
+        found: dict[Key, tuple[int, ...]] = {}
+        for record in chosen:
+            if isinstance(record, Record):
+                found[record.key] = (*found.get(record.key, ()), record.version)
+        return found
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Check every log entry against its digest and every index against the log, and name forged rules.
@@ -1092,16 +1127,18 @@ class Journal:
         validated = self._validate_drafts([draft], allow_reserved=True)
         return validated if isinstance(validated, Refused) else self._engine.append(self.reach, validated)
 
-    def _keys_to_erase(self, reader: Reader, keys: Sequence[Key], subject: str | None, exact: bool) -> list[Key]:
+    def _choose_erased(
+        self, reader: Reader, keys: Sequence[Key], subject: str | None, exact: bool
+    ) -> list[Key | Record]:
         chosen = dict.fromkeys(keys)
         if subject:
             mentioning = reader.read(Query(mentions=subject, every_version=True, hidden=True))
             named = (record.key for record in mentioning if names_subject(entry_bytes(record), subject, exact=exact))
             chosen.update(dict.fromkeys(named))
-        chosen.update(dict.fromkeys(reader.descendants(list(chosen), hidden=True)))
         protected = RESERVED_KINDS - ({QUARANTINE, SET_ASIDE, IMPORT} if subject else {SET_ASIDE})
         protected |= {API_TOKEN, TOKEN_USE}  # a hash may hold any letters; tokens are revoked, not erased
-        return [key for key in chosen if key.scope != SYSTEM or key.kind not in protected]
+        erased = choose_erased(reader, chosen)
+        return [entry for entry in erased if entry.scope != SYSTEM or entry.kind not in protected]
 
     def _erasure_salt(self) -> str:
         """Return the salt that all receipts of a store share, so that one hash tells whether a key was erased."""

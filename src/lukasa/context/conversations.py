@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 _MAX_ID_LENGTH = 200
 _UNUSABLE_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MAX_LOOKBACK_TURNS = 20
+_TURN_BYTES = 1_000
 _DEFAULT_OLDER_TURNS = 12
 
 
@@ -96,7 +97,9 @@ class Conversations:
         self._open_model = open_model
         self._scope = ""
         self._parsed = ParsedConversations()
-        self._loaded: ReadCache[tuple[LoadedConversation, tuple[str, ...]]] = ReadCache(journal, 32)
+        self._loaded: ReadCache[tuple[LoadedConversation, tuple[str, ...]]] = ReadCache(
+            journal, 32, measure=lambda found: _measure_loaded(found[0])
+        )
         self._size_tracker = ConversationSizeTracker(journal, self._parsed)
 
     def within(self, scope: str) -> Conversations:
@@ -856,3 +859,9 @@ def _add_counts(section: dict[str, Any], added: Mapping[str, int]) -> None:
     """Add to counts of a section; a count that is missing or no number starts at 0."""
     for name, count in added.items():
         section[name] = count + (section[name] if type(section.get(name)) is int else 0)
+
+
+def _measure_loaded(loaded: LoadedConversation) -> int:
+    """Return about how many bytes a loaded conversation takes."""
+    turns = sum(_TURN_BYTES + len(turn.content) for turn in loaded.turns)
+    return turns + sum(_TURN_BYTES + len(fact.text) for fact in loaded.facts)

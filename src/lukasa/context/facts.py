@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
-from functools import lru_cache
 
 from lukasa.context.fact_rules import QUOTATION_PLACEHOLDER, find_facts
 from lukasa.context.state import Fact, Turn
 from lukasa.text.dates import write_calendar_dates
 from lukasa.text.sentences import split_sentences
 from lukasa.text.terms import normalise_text
+from lukasa.text_cache import cache_texts
 
 _MAX_SCANNED_CHARACTERS = 50_000
 _MAX_SENTENCE_LENGTH = 400
@@ -62,7 +62,7 @@ def states_fact(sentence: str, role: str = "user") -> bool:
     return bool(_list_facts(_hide_quotations(sentence), "User", role in _MACHINE_ROLES))
 
 
-@lru_cache(maxsize=2_048)
+@cache_texts(2_048, per_character=10)
 def _list_facts(sentence: str, speaker: str, is_machine: bool) -> tuple[Fact, ...]:
     """List the facts that a sentence states; cached, because a compaction reads the sentences of the last appends again."""
     return tuple(find_facts(sentence, speaker, is_machine=is_machine))

@@ -14,12 +14,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from lukasa.context.facts import states_fact
 from lukasa.context.state import ConversationSummary, SummaryLine, Turn
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import CHAT_STOP_WORDS
+from lukasa.text_cache import cache_texts
 
 HEADING = "Previous conversation summary:"
 BY_RULES, BY_HAND = "extractive", "hand"
@@ -236,11 +236,11 @@ def _extract_terms(sentence: str) -> frozenset[str]:
     return frozenset(_WORD.findall(sentence.lower())) - CHAT_STOP_WORDS
 
 
-_cached_terms = lru_cache(maxsize=8_192)(_extract_terms)
+_cached_terms = cache_texts(8_192, 16_000_000, per_character=20)(_extract_terms)
 """A cache, because the same lines come again in every round."""
 
 
-@lru_cache(maxsize=8_192)
+@cache_texts(8_192)
 def _count_line_tokens(line: str, count: Callable[[str], int]) -> int:
     """Count the tokens of a line; cached, because the same lines come again in every round."""
     return count(f"- {line}\n")
@@ -257,7 +257,7 @@ def _is_repetition(first: frozenset[str], second: frozenset[str]) -> bool:
     return shared >= _SIMILARITY_THRESHOLD * (small + large - shared) and _number_terms(first) == _number_terms(second)
 
 
-@lru_cache(maxsize=8_192)
+@cache_texts(8_192, 16_000_000)
 def _number_terms(terms: frozenset[str]) -> frozenset[str]:
     return frozenset(term for term in terms if any(map(str.isdigit, term)))
 

@@ -17,7 +17,6 @@ import heapq
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +30,7 @@ from lukasa.read_cache import ReadCache
 from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.storage.engine import Query, Reader
 from lukasa.storage.parsed_records import ParsedRecords
+from lukasa.text_cache import cache_texts, register_cache
 
 try:
     from langchain_core.runnables import RunnableConfig
@@ -103,6 +103,13 @@ class _StoredCheckpoint(NamedTuple):
     writes: Sequence[tuple[Any, str, tuple[str, bytes]]]
 
 
+def _measure_checkpoint(stored: _StoredCheckpoint | None) -> int:
+    if stored is None:
+        return 0
+    parts = [stored.core, *(part for _, part in stored.values), *(part for _, _, part in stored.writes)]
+    return sum(len(content) for _, content in parts)
+
+
 class _CheckpointEntry(Protocol):
     """The position of a checkpoint in the log and its body: a record, or what was just written."""
 
@@ -129,6 +136,13 @@ class _PartCache:
         self._parts: OrderedDict[tuple[int, str], bytes] = OrderedDict()
         self._size = 0
         self._lock = Lock()
+        register_cache(self)
+
+    def clear(self) -> None:
+        """Forget all parts."""
+        with self._lock:
+            self._parts.clear()
+            self._size = 0
 
     def get(self, seq: int, name: str) -> bytes | None:
         with self._lock:
@@ -158,7 +172,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         self._scope = choose_scope(memory, scope)
         self._cache = _PartCache()
         self._records = ParsedRecords(lambda record: record)
-        self._stored: ReadCache[_StoredCheckpoint | None] = ReadCache(memory.journal)
+        self._stored: ReadCache[_StoredCheckpoint | None] = ReadCache(memory.journal, measure=_measure_checkpoint)
         self._newest: _NewestCheckpoint | None = None
         self._changes: dict[str, int] = {}  # where each channel changed last; the next change is often there too
 
@@ -562,10 +576,10 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         await asyncio.to_thread(lambda: self.prune(thread_ids, strategy=strategy))
 
 
-_hash_place = lru_cache(maxsize=1_000)(hash_names)
+_hash_place = cache_texts(1_000)(hash_names)
 
 
-@lru_cache(maxsize=1_000)
+@cache_texts(1_000)
 def _place_labels(thread: str, namespace: str) -> tuple[str, ...]:
     """Return the labels of a checkpoint: that of its place, and in the namespaces of subgraphs that of the thread."""
     place = f"place={hash_names(thread, namespace)}"
@@ -577,7 +591,7 @@ def _thread_labels(thread: str) -> tuple[str, str]:
     return f"place={hash_names(thread, '')}", f"thread={hash_names(thread)}"
 
 
-@lru_cache(maxsize=1_000)
+@cache_texts(1_000)
 def _newest_query(scope: str, place: _Place) -> Query:
     """Return the query for the checkpoint that was stored last."""
     return Query(kinds=(GRAPH_CHECKPOINT,), scopes=(scope,), labels=place.labels()[:1], newest_first=True, limit=1)

@@ -55,7 +55,7 @@ class LukasaSession(SessionABC):
         name = session_id if is_plain else hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
         self._label = f"session={name}"
         self._items: ParsedRecords[str] = ParsedRecords(lambda record: record.body["item"])
-        self._read: ReadCache[list[str]] = ReadCache(memory.journal, 2)
+        self._read: ReadCache[list[str]] = ReadCache(memory.journal, 2, measure=lambda items: sum(map(len, items)))
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the latest items in the order they were added; all of them without a limit."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lukasa.clock import to_iso
 from lukasa.freshness import describe_freshness
-from lukasa.record import Record
+from lukasa.record import Key, Record
 
 if TYPE_CHECKING:
     from lukasa.context import Turn
@@ -53,7 +53,7 @@ _FIELDS: Mapping[str, str] = {
     "DeletionSuggestion": "id=memory.id code reason text=memory.text",
     "Eligibility": "agent viable not_viable_because=why",
     "Entity": "name entityType=entity_type observations",
-    "ErasureReceipt": "receipt=id records versions by_kind residue files",
+    "ErasureReceipt": "receipt=id records versions by_kind residue files restored",
     "Key": "scope kind id",
     "KindProof": "** holds",
     "Link": "relation to",
@@ -172,6 +172,11 @@ def quarantine_json(record: Record) -> Json:
     """Return the quarantine that a record of the log describes."""
     names = ("author", "since", "reason")
     return {name: record.body[name] for name in names} | {"recorded_at": to_iso(record.recorded_at)}
+
+
+def restore_json(restored: Mapping[Key, Sequence[int]]) -> list[Json]:
+    """Return the records that lose only versions by an erasure."""
+    return [{"record": to_json(key), "versions": list(numbers)} for key, numbers in restored.items()]
 
 
 @_encodes("RecallHit")

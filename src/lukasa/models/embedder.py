@@ -12,12 +12,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from lukasa.errors import MissingExtra, StoreError
+from lukasa.text_cache import cache_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,7 +110,7 @@ class HashEmbedder:
         return normalise_vectors(vectors)
 
 
-@lru_cache(maxsize=10_000)
+@cache_texts(10_000)
 def _hash_word(word: str, length: int) -> tuple[int, int]:
     """Return the dimension and the sign of a word."""
     digest = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())

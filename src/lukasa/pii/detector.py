@@ -47,6 +47,7 @@ from lukasa.pii.tokens import (
     provider_token_scan,
 )
 from lukasa.record import Draft
+from lukasa.text_cache import register_cache
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,6 +66,7 @@ _MAX_LIGATURE_LENGTH = 3
 _MAX_CACHED_CHARACTERS = 100_000
 _MAX_CLEAN_TEXTS, _MAX_REMEMBERED_LENGTH = 10_000, 200
 _clean_texts: set[str | bytes] = set()
+register_cache(_clean_texts)
 WINDOW, MAX_FINDINGS = 16_384, 32
 _MAX_SPACED_LENGTH = 320
 """No finding that may hold blanks is longer, private keys aside, which are not limited."""

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from functools import lru_cache
 from typing import NamedTuple
 
 from lukasa.text.dates import Period, find_periods
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.terms import extract_keywords, fold_text, terms_from_words
+from lukasa.text_cache import cache_texts
 
 USER_ROLES = frozenset({"user", "human", "customer"})
 ASSISTANT_ROLES = frozenset({"assistant", "agent", "ai", "bot", "model", "system", "tool"})
@@ -199,7 +199,7 @@ def _classify_kind(text: str) -> QuestionKind:
     return QuestionKind.TIME if _TIME.search(text) else QuestionKind.FACT
 
 
-@lru_cache(maxsize=1_024)
+@cache_texts(1_024)
 def _name_pattern(name: str) -> re.Pattern[str]:
     """Match a name or its first word, with or without a possessive ending."""
     first = name.split()[0] if name.split() else name

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from itertools import compress, repeat
 from math import ceil
 from operator import attrgetter, itemgetter, not_
@@ -43,6 +42,7 @@ from lukasa.recall.signals import (
 from lukasa.record import Key, Record
 from lukasa.text.statements import Statement, parse_statements, statement_changes
 from lukasa.text.terms import first_content_word, fold_text, list_content_words
+from lukasa.text_cache import cache_texts
 from lukasa.write_rules import MAX_TRUST_GAP
 
 WEIGHTS: Mapping[str, float] = MappingProxyType(
@@ -191,10 +191,10 @@ def rank_candidates(
     return [*ranked, *hits[_REPETITION_DEPTH:], *repeated][:k]
 
 
-_first_word = lru_cache(maxsize=1 << 11)(first_content_word)
+_first_word = cache_texts(1 << 11)(first_content_word)
 
 
-@lru_cache(maxsize=1 << 11)
+@cache_texts(1 << 11)
 def _content_key(text: str, speaker: str) -> str:
     """Return the content words of a short text in order, or the whole of a long one.
 
@@ -285,7 +285,7 @@ class _StatementGroups(NamedTuple):
     stems: frozenset[str]
 
 
-@lru_cache(maxsize=1 << 11)
+@cache_texts(1 << 11, 16_000_000, per_character=30)
 def _group_statements(text: str, speaker: str) -> _StatementGroups:
     statements = parse_statements(text, speaker)
     says: Sequence[Statement] = statements

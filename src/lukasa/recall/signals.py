@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from itertools import compress
 from math import log
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion, QuestionKind, T
 from lukasa.text.dates import find_periods
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.terms import find_related_offsets, find_term_offsets, fold_text
+from lukasa.text_cache import cache_texts, register_cache
 
 Values = NDArray[np.float64]
 
@@ -165,7 +166,7 @@ def _question_share(passage: str) -> float:
     return sum(brief) / (sum(map(len, sentences)) or 1)
 
 
-@lru_cache(maxsize=1 << 13)
+@cache_texts(1 << 13)
 def _states_rule(passage: str) -> bool:
     """Return whether a text states a standing rule."""
     lowered = passage.lower()
@@ -236,12 +237,16 @@ def compute_features(passages: Sequence[str]) -> TextFeatures:
     )
 
 
+_MAX_FEATURE_CHARACTERS = 4_000_000
+
+
 class FeatureCache:
     """The features of the texts that were ranked lately, as rows of a table; a full table is emptied."""
 
     def __init__(self, size: int = 12_000) -> None:
         self._lock = threading.Lock()
         self._row_by_text: dict[str, int] = {}
+        self._characters = 0
         self._table = np.zeros((size, len(TextFeatures._fields)))
 
     def get(self, passages: Sequence[str]) -> TextFeatures:
@@ -249,21 +254,31 @@ class FeatureCache:
         with self._lock:
             rows = self._row_by_text
             missing = [passage for passage in passages if passage not in rows]
-            if len(rows) + len(missing) > len(self._table):
+            if len(rows) + len(missing) > len(self._table) or self._characters > _MAX_FEATURE_CHARACTERS:
                 rows.clear()
+                self._characters = 0
                 missing = list(passages)
             if len(missing) > len(self._table):
                 return compute_features(passages)
             if missing:
                 missing = list(dict.fromkeys(missing))
+                self._characters += sum(map(len, missing))
                 first = len(rows)
                 self._table[first : first + len(missing)] = np.array(compute_features(missing)).T
                 rows.update(zip(missing, range(first, first + len(missing)), strict=True))
             return TextFeatures(*self._table[[rows[passage] for passage in passages]].T)
 
+    def clear(self) -> None:
+        """Forget all texts."""
+        with self._lock:
+            self._row_by_text.clear()
+            self._characters = 0
 
-_cached_features = FeatureCache().get
-_cached_periods = lru_cache(maxsize=1 << 13)(find_periods)
+
+_feature_cache = FeatureCache()
+_cached_features = _feature_cache.get
+register_cache(_feature_cache)
+_cached_periods = cache_texts(1 << 13, 8_000_000)(find_periods)
 
 
 @dataclass(frozen=True, slots=True)

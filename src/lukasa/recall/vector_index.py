@@ -12,7 +12,6 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,6 +34,7 @@ from lukasa.recall.signals import MAX_PART_LENGTH, MAX_WHOLE_LENGTH, lead_passag
 from lukasa.record import Draft, Key
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Progress
+from lukasa.text_cache import cache_texts
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Vectors
@@ -104,7 +104,7 @@ class VectorIndex:
         self.write_failure = ""
         """Why the last recall could not store vectors; empty if it could."""
         self._measured_cosines: tuple[float, float] | None = None
-        self._cached_question_vector = lru_cache(_CACHED_QUESTIONS)(self._embed_question)
+        self._cached_question_vector = cache_texts(_CACHED_QUESTIONS)(self._embed_question)
 
     @property
     def embedder(self) -> PassageEmbedder:

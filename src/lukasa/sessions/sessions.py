@@ -62,12 +62,14 @@ from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest
 from lukasa.storage.engine import AsOf, Query
 from lukasa.storage.file_stores import open_file_store
 from lukasa.storage.files import FileInfo, FileStore
+from lukasa.text_cache import ClearedDict
 
 if TYPE_CHECKING:
     from lukasa.forecasts.forecasts import Forecasts
 
 _MAX_AGE_HOURS = 1_000_000
 _MAX_REPLAYED = 8
+_FILE_BYTES = 300
 _MIN_CHECKED = 3
 """Number of the newest checkpoints that every recovery reads and verifies."""
 
@@ -133,8 +135,10 @@ class Sessions:
         self._open_forecasts = open_forecasts
         self._known_configuration: tuple[object, Mapping[str, Any]] = (None, {})
         self._parsed = ParsedSessions()
-        self._replayed: dict[tuple[str, str], ReplayedLog] = {}
-        self._states: ReadCache[_StoredState] = ReadCache(journal)
+        self._replayed: ClearedDict[tuple[str, str], ReplayedLog] = ClearedDict()
+        self._states: ReadCache[_StoredState] = ReadCache(
+            journal, measure=lambda stored: len(stored.encoded or b"") + _FILE_BYTES * len(stored.file_list)
+        )
 
     def start(
         self,

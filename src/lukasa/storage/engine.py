@@ -147,9 +147,9 @@ class LogCompactionResult:
 
 @dataclass(frozen=True, slots=True)
 class EraseResult:
-    """The number of records and versions that ``erase`` removed.
+    """The number of records that ``erase`` removed whole, and of versions that it removed in all.
 
-    ``residue`` says why traces may still be on disk, for example because another process reads an older page; erasure
+    ``restored`` counts the records that lost single versions only. ``residue`` says why traces may still be on disk, for example because another process reads an older page; erasure
     finishes as soon as that reader is gone.
     """
 
@@ -157,6 +157,7 @@ class EraseResult:
     versions: int
     by_kind: Mapping[str, int] = field(default_factory=dict)
     residue: str | None = None
+    restored: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +202,9 @@ ImportReceiptDraft = Callable[[Sequence[bytes]], ValidatedDraft]
 
 ConditionalBatch = Callable[["Reader"], "Sequence[ValidatedDraft] | Refused"]
 """Reads the store inside the write lock and returns the drafts to append. May run more than once; must not write."""
+
+ChooseErased = Callable[["Reader"], "Sequence[Key | Record]"]
+"""Reads the store inside the write lock and returns what to erase: the keys of whole records, and single versions."""
 
 Progress = Callable[[int, int], None]
 """Called now and then with the work done and the total."""
@@ -483,10 +487,11 @@ class Maintenance(Protocol):
     def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> LogCompactionResult:
         """Drop superseded versions, or only those superseded before a time. The newest version always stays."""
 
-    def erase(
-        self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[EraseResult], ValidatedDraft]
-    ) -> EraseResult:
-        """Remove every version of the chosen records from log and indexes and append the receipt, atomically."""
+    def erase(self, choose: ChooseErased, receipt: Callable[[EraseResult], ValidatedDraft]) -> EraseResult:
+        """Remove what was chosen from log and indexes and append the receipt, atomically.
+
+        Of a record that loses single versions, the newest one that is left and not hidden is current again.
+        """
 
     def backup(self, target: Path) -> set[int]:
         """Write a consistent copy to a new file: a store that opens, or an exported log.
@@ -534,6 +539,19 @@ def split_into_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     raise failure
 
 
-def hash_erased_key(key: Key, salt: str) -> str:
-    """Return the salted hash by which an erasure's receipt recognises a key without naming it."""
-    return hashlib.blake2b(str(key).encode(), key=salt.encode()[:64], digest_size=16).hexdigest()
+def group_erased(chosen: Iterable[Key | Record]) -> dict[Key, set[int] | None]:
+    """Return the positions of the versions to erase, by record; ``None`` for whole records."""
+    whole = dict.fromkeys(key for key in chosen if isinstance(key, Key))
+    grouped: dict[Key, set[int] | None] = {**whole}
+    for record in chosen:
+        if isinstance(record, Record) and record.key not in whole:
+            positions = grouped.setdefault(record.key, set())
+            assert positions is not None
+            positions.add(record.seq)
+    return grouped
+
+
+def hash_erased_key(key: Key, salt: str, version: int | None = None) -> str:
+    """Return the salted hash by which an erasure's receipt recognises a key, or a version of it, without naming it."""
+    name = str(key) if version is None else f"{key}\n{version}"
+    return hashlib.blake2b(name.encode(), key=salt.encode()[:64], digest_size=16).hexdigest()

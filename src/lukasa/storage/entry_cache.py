@@ -9,6 +9,7 @@ from typing import Any
 from lukasa import canonical_json
 from lukasa.errors import StoreDamaged
 from lukasa.record import Record, copy_record, parse_entry
+from lukasa.text_cache import register_cache
 
 _MAX_CHARACTERS = 1_000_000
 _MAX_ENTRY = 20_000
@@ -28,6 +29,7 @@ class EntryCache:
     def __init__(self) -> None:
         self._known: dict[int, KnownEntry] = {}
         self._characters = 0
+        register_cache(self)
 
     def clear(self) -> None:
         """Forget all entries."""

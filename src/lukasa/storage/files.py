@@ -21,11 +21,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from lukasa.errors import FormatError, InvalidInput
+from lukasa.text_cache import cache_texts
 
 _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}")
 _TAKEN_HINT = "Name another file; a command that can replace it has the option --force."
@@ -85,7 +85,7 @@ def read_whole(store: FileStore, name: str, *, max_bytes: int | None = None) -> 
     return b"".join(chunks)
 
 
-@lru_cache(maxsize=1_000)
+@cache_texts(1_000)
 def check_name(name: str) -> str:
     """Return the name if every part of it is plain."""
     if not name or not all(_NAME_PART.fullmatch(part) and not part.endswith(".") for part in name.split("/")):

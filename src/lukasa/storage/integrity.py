@@ -149,7 +149,7 @@ def compare_checksums(expected: Mapping[ScopeAndKind, tuple[int, int]], actual: 
 
 
 class ErasedKeys:
-    """Erased records, known by the salted hashes in the receipts, so that an old export cannot restore them.
+    """Erased records and versions, known by the salted hashes in the receipts, so that an old export cannot restore them.
 
     A version recorded under an erased key after the erasure is a new record and is not contained.
     """
@@ -164,5 +164,9 @@ class ErasedKeys:
                 hashes[key_hash] = max(erased_at, hashes.get(key_hash, erased_at))
 
     def __contains__(self, record: Record) -> bool:
-        times = (hashes.get(hash_erased_key(record.key, salt)) for salt, hashes in self._hashes_by_salt.items())
+        times = (
+            hashes.get(hash_erased_key(record.key, salt, version))
+            for salt, hashes in self._hashes_by_salt.items()
+            for version in (None, record.version)
+        )
         return any(erased_at is not None and record.recorded_at <= erased_at for erased_at in times)

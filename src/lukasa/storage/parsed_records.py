@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from lukasa.record import Record
+from lukasa.text_cache import register_cache
 
 T = TypeVar("T")
 
@@ -25,6 +26,12 @@ class ParsedRecords(Generic[T]):
         self.known: dict[int, T] = {}
         self._max_bytes = max_bytes
         self._size = 0
+        register_cache(self)
+
+    def clear(self) -> None:
+        """Drop all values."""
+        self.known = {}
+        self._size = 0
 
     def add(self, record: Record, size: int) -> T:
         """Parse a record whose entry has some bytes, and keep the result."""
@@ -32,7 +39,7 @@ class ParsedRecords(Generic[T]):
         if size <= self._max_bytes // 4:
             self._size += size
             if self._size > self._max_bytes:
-                self.known.clear()
+                self.clear()
                 self._size = size
             self.known[record.seq] = value
         return value

@@ -9,7 +9,7 @@ The rules are the same for every engine; each engine runs its own named statemen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from lukasa import canonical_json
@@ -89,6 +89,22 @@ def lift_quarantine(backend: QuarantineBackend, key: Key) -> None:
         _update_current_versions(backend, _end_quarantine(backend, canonical_json.parse(line)["body"]["author"]))
 
 
+def restore_current(backend: QuarantineBackend, keys: Sequence[Key]) -> None:
+    """Make the newest visible version of each key current, after versions of it were erased.
+
+    What is derived from such a record may be hidden now, where the erased versions were the only ones to be seen.
+    """
+    touched: set[int] = set()
+    if keys:
+        entries = [canonical_json.parse(line) for _, _, _, line in backend.fetch_rows("quarantine_records")]
+        authors = {entry["body"]["author"] for entry in entries}
+        for author in authors:
+            touched |= _end_quarantine(backend, author)
+        rebuild_hidden(backend)
+        touched.update(seq for author in authors for (seq,) in backend.fetch_rows("hidden_by_author", author))
+    _update_current_versions(backend, touched, keys)
+
+
 def rebuild_hidden(backend: QuarantineBackend) -> None:
     """Rebuild which versions are hidden, quarantine by quarantine in log order."""
     events, newest = [], dict[str, int]()
@@ -133,10 +149,10 @@ def _end_quarantine(backend: QuarantineBackend, author: str) -> set[int]:
     return touched
 
 
-def _update_current_versions(backend: QuarantineBackend, seqs: Iterable[int]) -> None:
+def _update_current_versions(backend: QuarantineBackend, seqs: Iterable[int], keys: Iterable[Key] = ()) -> None:
     """Make the newest visible version of each touched key its only current one, unless it is a tombstone."""
     changes: dict[tuple[str, str], int] = {}
-    for key in {Key(*row) for seq in seqs for row in backend.fetch_rows("key_at", seq)}:
+    for key in {*keys, *(Key(*row) for seq in seqs for row in backend.fetch_rows("key_at", seq))}:
         versions = backend.fetch_rows("versions_of_key", key.scope, key.kind, key.id)
         newest = next(((seq, deleted) for seq, deleted, hidden, _ in reversed(versions) if not hidden), None)
         current = newest[0] if newest is not None and not newest[1] else None

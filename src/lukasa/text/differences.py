@@ -16,11 +16,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from typing import Literal, NamedTuple
 
 from lukasa.text import word_classes as words
 from lukasa.text.word_classes import Language
+from lukasa.text_cache import cache_texts
 
 DifferenceKind = Literal[
     "number", "date", "weekday", "unit", "negation", "modal", "tense", "person", "antonym", "name", "order", "word"
@@ -158,7 +159,7 @@ def _split_text(text: str) -> _SplitText:
     return (_cached_split if len(text) <= _MAX_CACHED_LENGTH else _cached_split.__wrapped__)(text)
 
 
-@lru_cache(maxsize=1_024)
+@cache_texts(1_024, per_character=20)
 def _cached_split(text: str) -> _SplitText:
     """Split a text into words and marks, with its phrases rewritten."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
@@ -227,7 +228,7 @@ def _read_statement(text: str, language: Language) -> _Statement:
     return cached(text, language)
 
 
-@lru_cache(maxsize=1_024)
+@cache_texts(1_024, 8_000_000, per_character=40)
 def _cached_statement(text: str, language: Language) -> _Statement:
     forms, folded_forms, _ = _split_text(text)
     statement = _Statement()
@@ -334,7 +335,7 @@ def _read_number(token: str, following: str, language: Language) -> tuple[list[t
     return [(token, "number")], following in _ORDINAL_SUFFIXES
 
 
-@lru_cache(maxsize=8_192)
+@cache_texts(8_192)
 def _read_plain_word(form: str, language: Language) -> _Token | None:
     """Return the token of a word that is the same in every sentence, or ``None`` if what it says depends on others."""
     folded = _fold_word(form)
@@ -385,7 +386,7 @@ def _strip_german_ending(word: str) -> str:
     )
 
 
-@lru_cache(maxsize=4_096)
+@cache_texts(4_096)
 def stem_english(word: str) -> str:
     """Return the base of an inflected word; different words rarely share one."""
     if word in words.IRREGULAR_FORMS:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from functools import lru_cache
 from itertools import takewhile
 from operator import eq
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import fold_text, stem_word
 from lukasa.text.word_lists import load_word_lists
+from lukasa.text_cache import cache_texts
 
 _MAX_CHARACTERS = 1_200
 _MAX_SENTENCES = 10
@@ -200,7 +200,7 @@ _HABIT = compile_on_use(
 )
 
 
-@lru_cache(maxsize=1 << 12)
+@cache_texts(1 << 12, 16_000_000, per_character=30)
 def parse_statements(text: str, speaker: str = "") -> tuple[Statement, ...]:
     """Return the statements of a text; the subject "I" is the speaker."""
     sentences = split_sentences(_ORDINAL_DAY.sub(r"\1 ", text[:_MAX_CHARACTERS]))[:_MAX_SENTENCES]

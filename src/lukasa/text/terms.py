@@ -22,13 +22,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator
-from functools import lru_cache
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.stopwords import COMMON_WORDS, STOP_WORDS, STOP_WORDS_EXCEPT_NEGATIONS
+from lukasa.text_cache import cache_texts
 
 MIN_OVERLAP = 0.60
 MAX_COMPLETE_WORDS = 27
@@ -272,7 +272,7 @@ def first_content_word(text: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=1 << 16)
+@cache_texts(1 << 16, 16_000_000)
 def stem_word(word: str) -> str:
     """Return the stem of one word as the text index has it; empty when it has none. A run without spaces stays whole."""
     tokens = _tokenize(fold_text(word))
@@ -322,7 +322,7 @@ def _find_word_offsets(folded_text: str, prefix: str, accepts: Callable[[str], b
     return offsets
 
 
-@lru_cache(maxsize=1 << 14)
+@cache_texts(1 << 14)
 def _is_related(word: str, term: str) -> bool:
     short, long = sorted((stem_word(word), term), key=len)
     roots = (short, short[:-1]) if short[-1:] in _CHANGING_ENDS else (short,)
@@ -331,7 +331,7 @@ def _is_related(word: str, term: str) -> bool:
     )
 
 
-@lru_cache(maxsize=1 << 13)
+@cache_texts(1 << 13)
 def _related_prefix(term: str) -> str:
     """Return what the words related to a term begin with; empty if there are none but its own."""
     if len(term) < _MIN_ROOT_LENGTH or not (term.isascii() and term.isalpha()):
@@ -402,7 +402,7 @@ def text_pair_keys(text: str, *namespace: str) -> tuple[int, ...]:
     return (_cached_pair_keys if len(text) <= _MAX_CACHED_LENGTH else _cached_pair_keys.__wrapped__)(text, namespace)
 
 
-@lru_cache(maxsize=2_048)
+@cache_texts(2_048, per_character=10)
 def _cached_pair_keys(text: str, namespace: tuple[str, ...]) -> tuple[int, ...]:
     return pair_keys(distinct_words(normalise_text(text)), *namespace)
 

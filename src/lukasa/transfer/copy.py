@@ -275,7 +275,11 @@ def _find_erased_records(
 ) -> Iterator[Key]:
     """Yield records of the destination that precede the receipt of their erasure and are gone from the source."""
     for record in read_log(target, _settled_log(target, pair)):
-        positions = (marks.get(hash_erased_key(record.key, salt), 0) for salt, marks in receipts.items())
+        positions = (
+            marks.get(hash_erased_key(record.key, salt, version), 0)
+            for salt, marks in receipts.items()
+            for version in (None, record.version)
+        )
         if record.seq < max(positions, default=0):
             versions = source.history(record.key, hidden=True)
             if all(version.digest != record.digest for version in versions):

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from lukasa.api_connection import ApiConnection
+from lukasa.erasure import SYNC_CONFLICT
 from lukasa.errors import FormatError, mask_password
 from lukasa.jobs.jobs import JOB_RESULT
 from lukasa.jobs.log_queue import JOB
@@ -30,7 +31,7 @@ from lukasa.storage.integrity import DigestSum, Fingerprint, ScopeAndKind
 from lukasa.storage.log_file import ENTIRE_LOG
 from lukasa.transfer.copy import CopyRefusal
 
-POSITION_KIND, CONFLICT_KIND = "sync_position", "sync_conflict"
+POSITION_KIND, CONFLICT_KIND = "sync_position", SYNC_CONFLICT
 NOT_SYNCED = frozenset({POSITION_KIND, CURSOR_KIND, JOB, JOB_RESULT})
 """Kinds that belong to one store. The records of the system scope are not exchanged either."""
 _BATCH_ENTRIES, _BATCH_BYTES = 500, 4_000_000

@@ -16,6 +16,7 @@ from lukasa.outcome import Outcome, Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.scope import SHARED, SYSTEM
 from lukasa.storage.engine import Query, Reader
+from lukasa.text_cache import register_cache
 from lukasa.trust.records import (
     DISSENT,
     TrustChanges,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 MAX_DISSENTS = 2_000
 """The number of an agent's latest dissents that novelty and predictions look at."""
+_MAX_CACHED_BYTES, _RECORD_BYTES = 32_000_000, 2_000
 PROBATION_LENGTH = timedelta(days=14)
 """How long a fall keeps an agent from critical roles."""
 _MAX_ROUND_DISSENTS = 64
@@ -88,7 +90,15 @@ class DissentVectors:
         self._embedder = embedder
         self._by_agent: dict[str, _AgentVectors] = {}
         self._model = ""
+        self._size = 0
         self._lock = threading.RLock()
+        register_cache(self)
+
+    def clear(self) -> None:
+        """Forget all dissents; the next use reads them again."""
+        with self._lock:
+            self._by_agent.clear()
+            self._size = 0
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         return self._embedder().embed(texts)
@@ -120,8 +130,8 @@ class DissentVectors:
         """Return the agent's cache entry with the dissents written since its last use."""
         import numpy as np
 
-        if self._model != self._embedder().name:
-            self._by_agent.clear()
+        if self._model != self._embedder().name or self._size > _MAX_CACHED_BYTES:
+            self.clear()
             self._model = self._embedder().name
         cached = self._by_agent.setdefault(agent, _AgentVectors())
         if cached.last_seq:
@@ -144,6 +154,7 @@ class DissentVectors:
             elif row >= len(cached.vectors):
                 cached.vectors = np.concatenate([cached.vectors, np.zeros_like(cached.vectors)])
             cached.vectors[row] = vector
+            self._size += _RECORD_BYTES + 4 * len(vector) + len(str(event_of(record).get("dissent_text", "")))
             cached.rows[record.id] = row
             cached.records[record.id] = record
             cached.last_seq = max(cached.last_seq, record.seq)

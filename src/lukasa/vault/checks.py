@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from lukasa.canonical_json import SURROGATES
@@ -36,6 +35,7 @@ from lukasa.scope import SHARED, SYSTEM, Reach
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.stopwords import NOISE_STOP_WORDS
 from lukasa.text.terms import normalise_text
+from lukasa.text_cache import cache_texts
 from lukasa.vault.settings import AMBIGUOUS_SIGNALS, LOG, MEMORY_KIND, VaultSettings
 
 DISTINCT_FROM = "distinct_from"
@@ -197,7 +197,7 @@ def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Rea
     return proposal if kept is text else replace(proposal, text=kept)
 
 
-@lru_cache(maxsize=256)
+@cache_texts(256)
 def _metadata_texts(
     category: str, tier: str, topic_id: str | None, tags: tuple[str, ...], expires_at: datetime | None
 ) -> tuple[str, ...]:
@@ -256,7 +256,7 @@ def find_noise_signal(text: str, signals: Sequence[str]) -> str | None:
     return None if is_lasting_statement else found[0]
 
 
-@lru_cache(maxsize=16)
+@cache_texts(16)
 def _compile_signals(signals: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
     """Return a pattern of the signals as whole words, joined by blanks or hyphens, and each signal by its plain form."""
     forms: dict[str, str] = {}

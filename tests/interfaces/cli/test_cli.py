@@ -349,6 +349,24 @@ def test_erase_with_dry_run_lists_the_records_and_keeps_them(run, run_json):
 
 
 @pytest.mark.requirement("LOG-5")
+def test_erase_names_the_records_that_lose_only_versions_and_restores_them(run, run_json, store):
+    with lukasa.open(store) as memory:
+        rumour = memory.journal.write("note", "We move to Berlin.", id="rumour").record
+        memory.journal.write("note", "The desks stay here.", id="plan")
+        source = lukasa.Link("derived_from", rumour.key)
+        memory.journal.write("note", "The desks go to Berlin.", id="plan", links=(source,))
+    assert run("erase", "note", "rumour", "--dry-run").stdout == (
+        "This would erase 1 record for good:\n  shared/note/rumour  We move to Berlin.\n"
+        "Of these, it would erase only the versions that were derived from it:\n  shared/note/plan  version 2\n"
+    )
+    plan = {"scope": "shared", "kind": "note", "id": "plan"}
+    assert run_json("erase", "note", "rumour", "--dry-run")["would_restore"] == [{"record": plan, "versions": [2]}]
+    done = run("erase", "note", "rumour", "--yes").stdout
+    assert "Restored 1 record of which later versions were derived from it." in done
+    assert "The desks stay here." in run("show", "note", "plan").stdout
+
+
+@pytest.mark.requirement("LOG-5")
 def test_erase_without_a_terminal_needs_yes(run, run_json):
     assert "Add --yes." in run("erase", "note", "deploy-day", expect=3, input="y\n").stderr
     assert run_json("erase", "note", "deploy-day", expect=3)["error"]["code"] == "not_confirmed"

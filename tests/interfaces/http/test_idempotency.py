@@ -100,3 +100,15 @@ def test_erasing_a_record_erases_the_answers_that_hold_it(connect: Callable[[str
     key = {name: record[name] for name in ("scope", "kind", "id")}
     assert owner.post("/v1/journal/erasures", json={"keys": [key]}).status_code == 200
     assert b"under the mat" not in owner.get("/v1/export").content
+
+
+@pytest.mark.requirement("LOG-5")
+def test_the_answer_of_a_request_that_only_reads_is_not_stored(connect: Callable[[str], TestClient]) -> None:
+    owner = connect("")
+    owner.post("/v1/memories", json={"text": "The staging database is called heron."})
+    for path, body in (("/v1/recall", {"query": "heron"}), ("/v1/before-task", {"task": "Move the heron database"})):
+        for _ in range(2):
+            answer = owner.post(path, json=body, headers={"Idempotency-Key": "k"})
+            assert answer.status_code == 200
+            assert "Idempotent-Replayed" not in answer.headers
+    assert owner.get("/v1/records", params={"kind": "http_answer"}).json()["records"] == []

@@ -24,7 +24,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
 from hashlib import blake2b, sha256
 from itertools import combinations
 from pathlib import PurePosixPath
@@ -46,6 +45,7 @@ from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import fold_text, stem_word
+from lukasa.text_cache import cache_texts
 
 CLUSTER = "cluster"
 _SOLVED_LABEL = "solved=yes"
@@ -90,7 +90,7 @@ class EpisodeError:
         return _error_id(self.type, self.message)
 
 
-@lru_cache(maxsize=1 << 14)
+@cache_texts(1 << 14, 8_000_000)
 def _error_id(type: str, message: str) -> str:
     templates = (" ".join(_VARIABLE_PARTS.sub("…", fold_text(text)).split()) for text in (type, message))
     return "anti-" + sha256("|".join(templates).encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -163,13 +163,13 @@ def _text_items(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-@lru_cache(maxsize=1 << 14)
+@cache_texts(1 << 14, 8_000_000)
 def _intern(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the same tuple for the same words: a hundred thousand episodes share a few hundred sequences."""
     return words
 
 
-@lru_cache(maxsize=1 << 15)
+@cache_texts(1 << 15, 16_000_000, per_character=10)
 def goal_terms(goal: str) -> frozenset[str]:
     """Return the stems of a goal, without numbers, hashes and ids; scripts without spaces give pairs of characters."""
     terms: set[str] = set()
@@ -206,7 +206,7 @@ def episode_similarity(a: EpisodeTraits, b: EpisodeTraits) -> float:
     return 0.7 * goal + 0.2 * action_similarity(a.actions, b.actions) + 0.1 * errors
 
 
-@lru_cache(maxsize=1 << 14)
+@cache_texts(1 << 14, 8_000_000)
 def goal_pair_keys(terms: frozenset[str]) -> tuple[str, ...]:
     """Return the near-duplicate keys of a goal: one for each pair of its most distinctive terms."""
     ordered = sorted(terms, key=lambda term: (term in _GENERIC_STEMS, -len(term), term))[:_MAX_KEY_TERMS]
@@ -215,7 +215,7 @@ def goal_pair_keys(terms: frozenset[str]) -> tuple[str, ...]:
     return tuple(_pair_key(*sorted(pair)) for pair in combinations(ordered, 2))
 
 
-@lru_cache(maxsize=1 << 16)
+@cache_texts(1 << 16, 16_000_000)
 def _pair_key(first: str, second: str) -> str:
     return blake2b(f"{first} {second}".encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from lukasa.experience.consolidation.clusters import (
@@ -26,6 +25,7 @@ from lukasa.outcome import Refused
 from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.text.similarity import word_overlap
 from lukasa.text.terms import distinct_words, normalise_text
+from lukasa.text_cache import cache_texts
 
 ORIGIN = "consolidation"
 SAME_PATTERN_OVERLAP = 0.7
@@ -127,7 +127,7 @@ def pattern_goal(body: Mapping[str, Any]) -> str:
     return str(body.get("pattern", "")).partition(":")[0]
 
 
-@lru_cache(maxsize=1 << 12)
+@cache_texts(1 << 12, 16_000_000, per_character=30)
 def _words(text: str) -> frozenset[str]:
     return distinct_words(normalise_text(text))
 

@@ -19,7 +19,6 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +26,7 @@ from rapidfuzz.distance import Indel, Levenshtein
 
 from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import fold_text, stem_word
+from lukasa.text_cache import cache_texts
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Embedder
@@ -245,7 +245,7 @@ def own_objects(solved: SolvedError, others: Sequence[SolvedError]) -> frozenset
     return own.difference(*(_stems(text) for other in others if other != solved for text in other))
 
 
-@lru_cache(maxsize=1 << 14)
+@cache_texts(1 << 14, 16_000_000, per_character=10)
 def _stems(text: str) -> frozenset[str]:
     words = _WORD.findall(fold_text(text))
     return frozenset(stem_word(word) or word for word in words if word not in STOP_WORDS and not word.isdigit())
@@ -260,7 +260,7 @@ def word_similarity(a: SolvedError, b: SolvedError) -> float:
     return min(overlaps)
 
 
-@lru_cache(maxsize=1 << 14)
+@cache_texts(1 << 14, 8_000_000)
 def have_same_frame(a: str, b: str) -> bool:
     """Return whether two texts put other words into the same sentence; an embedder takes them for the same."""
     stems, others = _stems(a), _stems(b)
@@ -269,7 +269,7 @@ def have_same_frame(a: str, b: str) -> bool:
     return float(Indel.normalized_similarity(fold_text(a).split(), fold_text(b).split())) >= _MIN_FRAME_SIMILARITY
 
 
-@lru_cache(maxsize=1 << 14)
+@cache_texts(1 << 14, 8_000_000)
 def are_opposite(a: str, b: str) -> bool:
     """Return whether one text asks for the opposite change, or says in nearly the same words that something is not so."""
     words, others = (_WORD.findall(fold_text(text)) for text in (a, b))

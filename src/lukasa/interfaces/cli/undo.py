@@ -13,7 +13,7 @@ from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call, RecordScopeOption, argument, find_key, flag, option, parse_time
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import NotAccepted, not_found, require_accepted
-from lukasa.interfaces.serialise import quarantine_json
+from lukasa.interfaces.serialise import quarantine_json, restore_json
 from lukasa.outcome import Refused
 from lukasa.record import Key
 
@@ -123,8 +123,13 @@ def erase(
         raise not_found(f"Nothing is known of {(subject or '')[:60]!r}.")
     count = format_count(len(keys), "record") + (f" and {format_count(len(files), 'file')}" if files else "")
     preview = [f"This would erase {count} for good:", *_list_texts(journal, keys), *(f"  {name}" for name in files)]
+    if restored := journal.preview_restore(*named, subject=subject, exact=exact):
+        preview += ["Of these, it would erase only the versions that were derived from it:"]
+        preview += [
+            render.escape_line(f"  {key}  version {', '.join(map(str, numbers))}") for key, numbers in restored.items()
+        ]
     if dry_run:
-        call.show({"would_erase": keys, "files": files}, preview)
+        call.show({"would_erase": keys, "would_restore": restore_json(restored), "files": files}, preview)
         return
     if not yes:
         if call.json or not sys.stdin.isatty():
@@ -142,6 +147,10 @@ def erase(
     erased = f"{format_count(receipt.records, 'record')} ({format_count(receipt.versions, 'version')})"
     erased += f" and {format_count(len(receipt.files), 'file')}" if receipt.files else ""
     lines = [f"Erased {erased}. Receipt: {receipt.id}", *(f"  {name}" for name in receipt.files)]
+    if receipt.restored:
+        lines.append(
+            f"Restored {format_count(receipt.restored, 'record')} of which later versions were derived from it."
+        )
     if receipt.residue:
         lines.append(f"Traces may remain on disk for a while: {receipt.residue}.")
     lines.append("Backups and exports that were made before still hold what was erased.")

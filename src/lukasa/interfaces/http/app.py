@@ -66,6 +66,8 @@ STREAMING_PATHS = frozenset({"/v1/import"})
 READING_PATHS = frozenset({"/v1/recall", "/v1/before-task", MCP_PATH})
 """Paths whose POST requests a read-only token may send. MCP refuses the writes of such a token itself."""
 
+_MEM0_READING_PATHS = frozenset({"/v3/memories/", "/v3/memories/search/", f"{mem0.OSS_PREFIX}/search"})
+
 MAX_THREADS = 4
 """Requests that run at the same time. More threads only take turns at the interpreter, and each then takes longer."""
 
@@ -153,7 +155,9 @@ def build_app(
     _add_error_handlers(app)
     direct = DirectRoutes(app, (route for router in ROUTERS for route in router.routes))
     admitted = TokenAuthMiddleware(
-        IdempotencyMiddleware(direct, app.router.routes, stores, STREAMING_PATHS | {"/v1/tokens", MCP_PATH}),
+        IdempotencyMiddleware(
+            direct, app.router.routes, stores, STREAMING_PATHS | READING_PATHS | _MEM0_READING_PATHS | {"/v1/tokens"}
+        ),
         token_source,
         allowed_hosts,
         open_paths=OPEN_PATHS | LOGIN_PATHS | assets.keys(),

@@ -156,7 +156,9 @@ class IdempotencyMiddleware:
         content = b"".join(message.get("body", b"") for message in messages)
         answer = decode(content) if content else None
         body: dict[str, Any] = {"fingerprint": request.fingerprint.hex(), "status": status}
-        keys = list(dict.fromkeys(find_keys(answer)))[:_MAX_LINKS]
+        keys = list(dict.fromkeys(find_keys(answer)))
+        if len(keys) > _MAX_LINKS:
+            return
         if isinstance(answer, dict) and {"scope", "kind", "id", "version", "digest"} <= answer.keys():
             body["record"] = [answer["scope"], answer["kind"], answer["id"], answer["version"]]
         else:

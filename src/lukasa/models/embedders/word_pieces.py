@@ -10,7 +10,8 @@ import re
 import string
 import unicodedata
 from collections.abc import Sequence
-from functools import lru_cache
+
+from lukasa.text_cache import cache_texts
 
 _ASCII_WORD = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
 _ASCII_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")
@@ -30,7 +31,7 @@ class WordPieceTokenizer:
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self._ids = {token: id for id, token in enumerate(vocabulary)}
         self._longest = max(map(len, vocabulary))
-        self._encode_part = lru_cache(_REMEMBERED_WORDS)(self._encode_words)
+        self._encode_part = cache_texts(_REMEMBERED_WORDS)(self._encode_words)
 
     def encode(self, text: str, limit: int) -> list[int]:
         """Return the numbers of the first ``limit`` tokens of a text."""

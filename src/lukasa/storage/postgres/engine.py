@@ -17,10 +17,11 @@ import psycopg
 from lukasa.clock import Clock, SystemClock, to_microseconds
 from lukasa.errors import LukasaError, NotAllowed, StoreClosed, StoreError, mask_password
 from lukasa.outcome import Outcome
-from lukasa.record import Key, ValidatedDraft
+from lukasa.record import ValidatedDraft
 from lukasa.scope import FULL_REACH, Reach
 from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
+    ChooseErased,
     ConditionalBatch,
     DamagedEntry,
     EraseResult,
@@ -28,7 +29,6 @@ from lukasa.storage.engine import (
     ImportReceiptDraft,
     LogCompactionResult,
     Progress,
-    Reader,
     ReplayResult,
     VerifyReport,
     split_into_chunks,
@@ -57,6 +57,7 @@ from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.reader import PostgresReader
 from lukasa.storage.postgres.sql import SQL
 from lukasa.storage.postgres.vectors import put_vectors
+from lukasa.text_cache import empty_caches
 
 T = TypeVar("T")
 
@@ -207,13 +208,11 @@ class PostgresEngine:
         bytes_before = self._size_in_bytes()
         dropped = self._transact(lambda database: maintenance.compact(database, bound, progress))
         if dropped:
-            self._entries.clear()
+            empty_caches()
             self._run_unpooled(_vacuum)
         return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
 
-    def erase(
-        self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[EraseResult], ValidatedDraft]
-    ) -> EraseResult:
+    def erase(self, choose: ChooseErased, receipt: Callable[[EraseResult], ValidatedDraft]) -> EraseResult:
         now = self._clock.now()
         receipts: list[PostgresLogRow] = []
 
@@ -232,7 +231,7 @@ class PostgresEngine:
         )
         if not erased.versions:
             return erased
-        self._entries.clear()
+        empty_caches()
         self._run_unpooled(_vacuum)
         return replace(erased, residue=_RESIDUE_NOTE)
 

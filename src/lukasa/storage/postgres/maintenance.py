@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,13 +14,14 @@ from lukasa.scope import FULL_REACH, SYSTEM
 from lukasa.storage import quarantine
 from lukasa.storage.engine import (
     QUARANTINE,
+    ChooseErased,
     DamagedEntry,
     EraseResult,
     FindFault,
     Finding,
     Progress,
-    Reader,
     VerifyReport,
+    group_erased,
 )
 from lukasa.storage.integrity import CHECKSUM_MASK, Fingerprint, check_entry, compare_checksums, find_damaged
 from lukasa.storage.postgres import vectors
@@ -231,30 +232,34 @@ def compact(database: Database, before: int, progress: Progress | None) -> int:
     return len(superseded)
 
 
-def erase(database: Database, choose: Callable[[Reader], Sequence[Key]]) -> EraseResult:
-    """Remove every version of the chosen records."""
+def erase(database: Database, choose: ChooseErased) -> EraseResult:
+    """Remove the chosen records and versions."""
     _lock_store(database)
     backend = PostgresQuarantineBackend(database)
-    keys = list(dict.fromkeys(choose(PostgresReader(WriterSnapshot(database), FULL_REACH))))
+    chosen = group_erased(choose(PostgresReader(WriterSnapshot(database), FULL_REACH)))
     tables = vectors.list_tables(database)
     changes = PostgresTallyChanges()
     database.execute(SQL["note_high_water"])
-    versions, by_kind = 0, dict[str, int]()
-    for key in keys:
+    versions, by_kind, restored = 0, dict[str, int](), list[Key]()
+    for key, positions in chosen.items():
         if (key.scope, key.kind) == (SYSTEM, QUARANTINE):
             quarantine.lift_quarantine(backend, key)
         rows = backend.fetch_rows("versions_to_erase", key.scope, key.kind, key.id)
-        for seq, digest, token_count, live in rows:
+        removed = [row for row in rows if positions is None or row[0] in positions]
+        for seq, digest, token_count, live in removed:
             changes.remove_version(key.scope, key.kind, digest, live=live)
             changes.add_text(key.scope, key.kind, token_count, -1, live=live)
             backend.execute_many("clear_idempotency", [(seq, seq)])
-        _delete_versions(database, [(key.scope, row[0]) for row in rows], tables)
-        if rows:
-            versions += len(rows)
+        _delete_versions(database, [(key.scope, row[0]) for row in removed], tables)
+        versions += len(removed)
+        if len(removed) < len(rows):
+            restored.append(key)
+        elif rows:
             by_kind[key.kind] = by_kind.get(key.kind, 0) + 1
     backend.execute_many("add_to_tally", changes.rows())
+    quarantine.restore_current(backend, restored)
     database.execute(SQL["delete_empty_tallies"])
-    return EraseResult(sum(by_kind.values()), versions, by_kind)
+    return EraseResult(sum(by_kind.values()), versions, by_kind, restored=len(restored))
 
 
 def _lock_store(database: Database) -> None:

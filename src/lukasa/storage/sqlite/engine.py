@@ -30,11 +30,12 @@ from lukasa.errors import (
     StoreReadOnly,
 )
 from lukasa.outcome import Outcome
-from lukasa.record import Draft, Key, ValidatedDraft, encode_draft
+from lukasa.record import Draft, ValidatedDraft, encode_draft
 from lukasa.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
     LOSS,
+    ChooseErased,
     ConditionalBatch,
     DamagedEntry,
     EraseResult,
@@ -43,7 +44,6 @@ from lukasa.storage.engine import (
     ImportReceiptDraft,
     LogCompactionResult,
     Progress,
-    Reader,
     ReplayResult,
     VerifyReport,
     split_into_chunks,
@@ -61,6 +61,7 @@ from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL, encode_list, query_rows
 from lukasa.storage.sqlite.store_file import translate_error
 from lukasa.storage.sqlite.writer import BatchWork, FastPath, SqliteWriter, checkpoint
+from lukasa.text_cache import ClearedDict, empty_caches
 
 _logger = logging.getLogger(__name__)
 _REPLAY_CHUNK = 1000
@@ -175,7 +176,8 @@ class SqliteEngine:
         self._private_copy: TemporaryDirectory[str] | None = None
         self._has_residue = False  # old bytes of erased content may still be in the file
         self._entries = EntryCache()
-        self._shared_caches: dict[Any, Any] = {}  # records, vectors and sketches; the first vector query loads numpy
+        # Records, vectors and sketches; the first vector query loads numpy.
+        self._shared_caches: ClearedDict[Any, Any] = ClearedDict()
         self._idle_connections: list[apsw.Connection] = []
         self._watcher: tuple[int, apsw.Connection] | None = None  # a number of its own, and a connection
         self._watcher_lock = threading.Lock()
@@ -433,13 +435,11 @@ class SqliteEngine:
         kinds = self._near_duplicate_kinds
         dropped = self._write(lambda pending: maintenance.compact(pending.take_connection(), bound, progress, kinds))
         if dropped:
-            self._entries.clear()
+            self._forget()
             self._rewrite_file()
         return LogCompactionResult(dropped, bytes_before, self._size_in_bytes())
 
-    def erase(
-        self, choose: Callable[[Reader], Sequence[Key]], receipt: Callable[[EraseResult], ValidatedDraft]
-    ) -> EraseResult:
+    def erase(self, choose: ChooseErased, receipt: Callable[[EraseResult], ValidatedDraft]) -> EraseResult:
         def work(pending: SqlitePendingBatch) -> EraseResult:
             erased = maintenance.erase(pending.take_connection(), choose, self._near_duplicate_kinds)
             if erased.versions:
@@ -447,14 +447,19 @@ class SqliteEngine:
             return erased
 
         erased = self._write(work)
-        self._entries.clear()
-        self._shared_caches.clear()
+        self._forget()
         self._has_residue = True
         return replace(erased, residue=self._overwrite_residue())
 
+    def _forget(self) -> None:
+        """Forget what this process made of the texts of records, and close connections that keep pages of them."""
+        empty_caches()
+        if self.path is not None:
+            while self._idle_connections:
+                self._idle_connections.pop().close(True)
+
     def _rewrite_file(self) -> bool:
         """Rewrite the file without freed pages; return False if a reader kept the write-ahead log from being emptied."""
-        self._shared_caches.clear()  # records that were removed stay in no cache
         with self._memory_lock or nullcontext():
             self._writer.run_exclusively(_vacuum)
             return self._checkpoint()

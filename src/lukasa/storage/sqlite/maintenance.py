@@ -17,12 +17,14 @@ from lukasa.storage import quarantine
 from lukasa.storage.append import TallyChanges
 from lukasa.storage.engine import (
     QUARANTINE,
+    ChooseErased,
     DamagedEntry,
     EraseResult,
     FindFault,
     Finding,
     Progress,
     VerifyReport,
+    group_erased,
     split_into_chunks,
 )
 from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums, find_damaged
@@ -328,31 +330,33 @@ def compact(
     return len(superseded)
 
 
-def erase(
-    database: apsw.Connection, choose: Callable[[SqliteReader], Sequence[Key]], near_duplicate_kinds: frozenset[str]
-) -> EraseResult:
-    """Remove every version of the chosen records, and their words from the text index."""
-    keys = list(dict.fromkeys(choose(SqliteReader(database, FULL_REACH))))
+def erase(database: apsw.Connection, choose: ChooseErased, near_duplicate_kinds: frozenset[str]) -> EraseResult:
+    """Remove the chosen records and versions, and their words from the text index."""
+    chosen = group_erased(choose(SqliteReader(database, FULL_REACH)))
     models = [model for (model,) in database.execute(SQL["vector_models"])]
     for table in ("words", "past_words"):
         database.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - our own table names
     changes = TallyChanges()
     database.execute(SQL["note_high_water"])
-    erased, by_kind = list[int](), dict[str, int]()
-    for key in keys:
+    erased, by_kind, restored = list[int](), dict[str, int](), list[Key]()
+    for key, positions in chosen.items():
         if (key.scope, key.kind) == (SYSTEM, QUARANTINE):
             quarantine.lift_quarantine(SqliteQuarantineBackend(database), key)
         rows = list(query_rows(database, "versions_to_erase", (key.scope, key.kind, key.id)))
-        for seq, digest, not_current in rows:
+        removed = [row for row in rows if positions is None or row[0] in positions]
+        for seq, digest, not_current in removed:
             database.execute(SQL["unindex_past_text" if not_current else "unindex_text"], (seq,))
             changes.remove_version(key.scope, key.kind, digest, live=not not_current)
             _delete_version(database, seq, key.scope, models, near_duplicate_kinds)
             database.execute(SQL["clear_idempotency"], (seq,))
-        if rows:
-            erased += [row[0] for row in rows]
+        erased += [row[0] for row in removed]
+        if len(removed) < len(rows):
+            restored.append(key)
+        elif rows:
             by_kind[key.kind] = by_kind.get(key.kind, 0) + 1
     _repack_sketches(database, models, erased)
     database.executemany(SQL["add_to_tally"], changes.rows())
+    quarantine.restore_current(SqliteQuarantineBackend(database), restored)
     database.execute(SQL["delete_empty_tallies"])
     if erased and database.execute(SQL["has_residue"]).get:
         # Ordinary updates leave old words in the index until it merges; a rebuild leaves none.
@@ -361,7 +365,7 @@ def erase(
         database.execute(SQL["clear_residue"])
     for table in ("words", "past_words"):
         database.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")  # noqa: S608 - our own table names
-    return EraseResult(sum(by_kind.values()), len(erased), by_kind)
+    return EraseResult(sum(by_kind.values()), len(erased), by_kind, restored=len(restored))
 
 
 def _repack_sketches(database: apsw.Connection, models: Sequence[str], seqs: Sequence[int]) -> None:

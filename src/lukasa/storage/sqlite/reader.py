@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +34,7 @@ from lukasa.storage.reader import (
 from lukasa.storage.sqlite.sql import SQL, encode_list
 from lukasa.storage.sqlite.unindexed_texts import EXTRA_MATCHES, IndexPhrase, UnindexedTexts, read_texts
 from lukasa.text.terms import is_prefix_term, strip_particle
+from lukasa.text_cache import cache_texts
 
 _RECORDS_PER_KEY = 10
 _MAX_JOINED_LABELS = 8
@@ -556,7 +556,7 @@ def _bound_labels(query: Query) -> tuple[str, list[int]]:
     return bounds, [clamp_int64(limit) for _, limit in limits]
 
 
-@lru_cache(maxsize=1_000)
+@cache_texts(1_000)
 def _select_stream(reach: Reach, query: Query, columns: str) -> tuple[str, Sequence[Any]]:
     """Build the statement of a query that reads one sorted stream of an index: a label in a scope, or a kind in one."""
     (scope,) = query.scopes

@@ -311,6 +311,21 @@ class EraseTests(EngineTestBase):
             assert trace not in entry_bytes(record)
 
     @requirement("LOG-5")
+    def test_of_a_record_that_loses_single_versions_the_newest_one_left_is_current(self, engine: Engine) -> None:
+        for text in ("first words", "second words", "third words"):
+            record = write_note(engine, "a", text)
+        write_note(engine, "b", "other words")
+        second = owner_journal(engine).get(record.key, version=2)
+        assert second is not None
+        erased = engine.erase(lambda _: [record, second, make_key("b")], receipt_for)
+        assert (erased.records, erased.versions, erased.restored, dict(erased.by_kind)) == (1, 3, 1, {"note": 1})
+        with engine.snapshot(FULL_REACH) as reader:
+            assert [version.text for version in reader.history(record.key)] == ["first words"]
+            assert [match.record.text for match in reader.match_text("words")] == ["first words"]
+            tally = next(row for row in reader.tally() if row.kind == "note")
+            assert (tally.live, tally.versions) == (1, 1)
+        assert engine.verify().sound
+
     def test_erase_leaves_other_records_unchanged(self, engine: Engine, clock: FrozenClock) -> None:
         def observe() -> tuple[object, object]:
             log = [record for record in read(engine, every_version=True, hidden=True) if record.scope != SYSTEM]

@@ -9,7 +9,7 @@ from pydantic import Field
 from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, Name, RequestModel, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.http.service_routes import AnyKey, LongText, ServiceRoutes
-from lukasa.interfaces.serialise import quarantine_json
+from lukasa.interfaces.serialise import quarantine_json, restore_json
 from lukasa.journal import Journal
 from lukasa.record import Key
 
@@ -31,9 +31,10 @@ def erase(memory: WritingMemory, body: ErasureRequest) -> Any:
     """Remove records for good, with every version, index entry and derived record; the answer is the receipt."""
     keys: list[Key] = list(body.keys)  # type: ignore[arg-type]  # converted when the body was read
     if body.dry_run:
-        return JsonResponse(
-            {"would_erase": memory.journal.preview_erase(*keys, subject=body.subject, exact=body.exact)}
-        )
+        journal, subject, exact = memory.journal, body.subject, body.exact
+        restored = restore_json(journal.preview_restore(*keys, subject=subject, exact=exact))
+        erased = journal.preview_erase(*keys, subject=subject, exact=exact)
+        return JsonResponse({"would_erase": erased, "would_restore": restored})
     receipt = memory.journal.erase(*keys, subject=body.subject, exact=body.exact, reason=body.reason)
     return JsonResponse(receipt)
 

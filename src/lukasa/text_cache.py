@@ -1,0 +1,92 @@
+"""Caches of what was made of texts: bounded in bytes, and emptied when a store erases or compacts.
+
+An erasure removes words from the process too. So a cache that may hold texts of records, or what was made of them, is
+registered here: a function with ``cache_texts``, anything else that has a ``clear`` with ``register_cache``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable
+from functools import _lru_cache_wrapper, lru_cache, wraps
+from typing import Any, Protocol, TypeVar
+from weakref import ref
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+_ENTRY_BYTES = 200
+_ITEM_BYTES = 160
+
+
+class ClearableCache(Protocol):
+    """A cache that forgets everything when it is cleared. It allows weak references."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+
+
+_emptied_by: dict[int, tuple[ref[Any], str]] = {}
+"""The caches that live, by their identity, each with the name of the method that empties it."""
+
+
+def cache_texts(
+    max_entries: int, max_bytes: int = 4_000_000, *, per_character: int = 2
+) -> Callable[[Callable[..., T]], _lru_cache_wrapper[T]]:
+    """Cache a function of texts as ``lru_cache`` does, with no cost on a hit, and start anew when its bytes are full.
+
+    ``per_character`` is about how many bytes an argument and the result made of it take for each character of the argument.
+    An entry that is evicted still counts, so that a hit needs no bookkeeping.
+    """
+
+    def decorate(function: Callable[..., T]) -> _lru_cache_wrapper[T]:
+        size = 0
+
+        @lru_cache(max_entries)
+        @wraps(function)
+        def cached(*arguments: Hashable) -> T:
+            nonlocal size
+            result = function(*arguments)
+            added = _ENTRY_BYTES
+            for argument in arguments:
+                if argument.__class__ is str:
+                    added += per_character * len(argument)
+                elif isinstance(argument, tuple | frozenset):
+                    added += _ITEM_BYTES * len(argument)
+            size += added
+            if size > max_bytes:
+                cached.cache_clear()
+                size = added
+            return result
+
+        cached.__wrapped__ = function
+        _remember(cached, "cache_clear")
+        return cached
+
+    return decorate
+
+
+def register_cache(cache: ClearableCache) -> None:
+    """Empty a cache, as long as it lives, whenever ``empty_caches`` is called."""
+    _remember(cache, "clear")
+
+
+class ClearedDict(dict[K, T]):
+    """A dictionary that ``empty_caches`` empties."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        register_cache(self)
+
+
+def _remember(cache: Any, method: str) -> None:
+    number = id(cache)
+    _emptied_by[number] = (ref(cache, lambda _: _emptied_by.pop(number, None)), method)
+
+
+def empty_caches() -> None:
+    """Empty every cache of texts in this process. What a caller holds stays; what is read next is cached again."""
+    for living, method in _emptied_by.copy().values():
+        if (cache := living()) is not None:
+            getattr(cache, method)()
+    re.purge()  # patterns may be made of names

@@ -321,7 +321,7 @@ class Vault:
             return list(drafts.values()) or Refused("nothing", "No memory was let in.")
 
         for _ in range(_MAX_ATTEMPTS):
-            outcome = self._journal.append_if(place_proposals)
+            outcome = self._journal.append_if(place_proposals, proposes=len(chunk) == 1)
             if isinstance(outcome, Accepted):
                 for index, record in zip(drafts, outcome.records, strict=True):
                     outcomes[index] = _add_similar(Accepted([record]), similar.get(texts[index].id, ()))
@@ -520,7 +520,9 @@ class Vault:
                     )  # fmt: skip
             return list(drafts.values()) or Refused("nothing", "There is nothing to forget.")
 
-        outcome = self._journal.append_if(tombstones)
+        outcome = self._journal.append_if(tombstones, proposes=len(wanted) == 1)
+        if isinstance(outcome, Refused) and outcome.code == "needs_owner" and len(wanted) > 1:
+            return [self.bulk_delete([id], scope=scope, source=source)[0] for id in wanted]
         outcomes: list[Outcome] = [_refuse_missing(id) for id in wanted]
         for position, index in enumerate(drafts):
             outcomes[index] = Accepted([outcome.records[position]]) if isinstance(outcome, Accepted) else outcome

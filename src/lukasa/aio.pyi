@@ -9,7 +9,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from lukasa.choices import EpisodeOutcome, KnowledgeKind, KnowledgeRelation, PredictionStatus, Role, SearchProfile, Tier
+from lukasa.choices import (
+    EpisodeOutcome,
+    KnowledgeKind,
+    KnowledgeRelation,
+    PredictionStatus,
+    ProposalState,
+    Role,
+    SearchProfile,
+    Tier,
+)
 from lukasa.client import RemoteRecall
 from lukasa.clock import Clock, IdMaker
 from lukasa.context.prompt import AssembledPrompt
@@ -38,6 +47,7 @@ from lukasa.network import Network
 from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
 from lukasa.outcome import Outcome, Refused
 from lukasa.prompt import PromptBlock
+from lukasa.proposals import Proposal
 from lukasa.recall.memories import MemorySource
 from lukasa.recall.recall import RecallResult
 from lukasa.record import Draft, Key, Link, Record
@@ -59,6 +69,7 @@ from lukasa.storage.engine import (
     Neighbour,
     Progress,
     Query,
+    Reader,
     ReplayResult,
     T,
     Tally,
@@ -102,6 +113,7 @@ class AsyncMemory:
     knowledge: AsyncKnowledge
     ledgers: AsyncLedgers
     metrics: AsyncTaskMetrics
+    proposals: AsyncProposals
     recall: AsyncRecall
     sessions: AsyncSessions
     skills: AsyncSkills
@@ -470,10 +482,13 @@ class AsyncJournal:
     async def accept_losses(self) -> list[str]: ...
     async def add_to_counter(self, name: str, amount: int, seconds: int) -> tuple[int, int] | None: ...
     async def append(self, drafts: Draft | Iterable[Draft], *, key: str | None = ...) -> Outcome: ...
-    async def append_if(self, condition: ConditionalDrafts, *, key: str | None = ...) -> Outcome: ...
+    async def append_if(
+        self, condition: ConditionalDrafts, *, key: str | None = ..., proposes: bool = ...
+    ) -> Outcome: ...
     async def backup(self, target: Path) -> None: ...
     async def change_stamp(self) -> object | None: ...
     async def check_author(self, name: str) -> Refused | None: ...
+    async def check_raw(self, reader: Reader, drafts: Sequence[Draft]) -> Refused | None: ...
     async def compact(
         self, *, before: datetime | None = ..., progress: Progress | None = ...
     ) -> LogCompactionResult: ...
@@ -601,6 +616,14 @@ class AsyncTaskMetrics:
     async def efficiency(self, days: int = ...) -> list[TaskCost]: ...
     async def prefer(self, episode: str, score: float, *, note: str = ...) -> Outcome: ...
     async def rewards(self, days: int = ...) -> list[EpisodeReward]: ...
+
+class AsyncProposals:
+    """Lists the proposals that a caller may see; the owner accepts or refuses them."""
+    async def accept(self, id: str, *, scope: str | None = ...) -> Outcome: ...
+    async def count(self, state: ProposalState = ...) -> int: ...
+    async def get(self, id: str, *, scope: str | None = ...) -> Proposal | None: ...
+    async def list(self, state: ProposalState = ..., *, limit: int = ...) -> Sequence[Proposal]: ...
+    async def refuse(self, id: str, *, scope: str | None = ...) -> Outcome: ...
 
 class AsyncRecall:
     """Answers questions for one caller. Call it: ``memory.recall("When is the release?")``."""
@@ -882,7 +905,7 @@ class AsyncVault:
         scope: str = ...,
         category: str = ...,
         *,
-        tier: Tier = ...,
+        tier: Tier | None = ...,
         topic_id: str | None = ...,
         tags: Iterable[str] = ...,
         source: str | None = ...,
@@ -968,6 +991,7 @@ class AsyncRemoteMemory:
     episodes: AsyncRemoteEpisodes
     forecasts: AsyncRemoteForecasts
     handoffs: AsyncRemoteHandoffs
+    proposals: AsyncRemoteProposals
     sessions: AsyncRemoteSessions
     trust: AsyncRemoteTrust
     async def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = ...) -> Mapping[str, Any]: ...
@@ -1048,6 +1072,12 @@ class AsyncRemoteHandoffs:
     async def complete(self, id: str, **fields: Any) -> Outcome: ...
     async def create(self, to_agent: str, what_was_done: str, **fields: Any) -> Outcome: ...
     async def inbox(self) -> Sequence[Mapping[str, Any]]: ...
+
+class AsyncRemoteProposals:
+    """What agents would change of the owner's records, on a server. An agent sees it; the owner decides."""
+    async def accept(self, id: str, *, scope: str | None = ...) -> Outcome: ...
+    async def list(self, state: ProposalState = ..., *, limit: int = ...) -> Sequence[Mapping[str, Any]]: ...
+    async def refuse(self, id: str, *, scope: str | None = ...) -> Outcome: ...
 
 class AsyncRemoteSessions:
     """The states of agents on a server."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from lukasa import canonical_json
 from lukasa.argument_types import check_arguments
 from lukasa.body_shape import BodyShape, OneOf
+from lukasa.choices import PROPOSAL_STATES, ProposalState
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import NotAllowed
 from lukasa.gate import KindSpec
@@ -22,14 +23,12 @@ from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.storage.engine import Query, Reader
 from lukasa.write_rules import PROPOSAL, change_draft
 
-ProposalState = Literal["open", "accepted", "refused"]
-
 KINDS = {
     PROPOSAL: KindSpec(
         body=BodyShape(
             {
                 **dict.fromkeys(("by", "why", "decided_at"), str),
-                "state": OneOf(("open", "accepted", "refused")),
+                "state": OneOf(PROPOSAL_STATES),
                 "changes": [BodyShape({"kind": str, "scope": str, "id": str}, "kind scope")],
             },
             "state by changes",
@@ -94,6 +93,18 @@ class Proposals:
         with self._journal.snapshot() as reader:
             records = reader.read(Query(kinds=(PROPOSAL,), labels=(f"state={state}",), limit=limit))
             return [_parse_proposal(reader, record) for record in records]
+
+    def count(self, state: ProposalState = "open") -> int:
+        """Count the proposals in a state; 100 stands for 100 or more.
+
+        Args:
+            state: ``open``, ``accepted`` or ``refused``.
+
+        Example:
+            memory.proposals.count()
+        """
+        with self._journal.snapshot() as reader:
+            return len(reader.read(Query(kinds=(PROPOSAL,), labels=(f"state={state}",), limit=MAX_LISTED)))
 
     def get(self, id: str, *, scope: str | None = None) -> Proposal | None:
         """Return a proposal, or ``None`` if there is none.
@@ -200,7 +211,7 @@ def _say_change(known: Record | None, draft: Draft) -> tuple[str, str]:
         return "", _say(draft.text, draft.body, draft.body)
     if draft.deleted:
         return _say(known.text, known.body, () if known.text else known.body), ""
-    names = [name for name in known.body | draft.body if known.body.get(name) != draft.body.get(name)]
+    names = [name for name in {*known.body, *draft.body} if known.body.get(name) != draft.body.get(name)]
     if names or known.text != draft.text:
         return _say(known.text, known.body, names), _say(draft.text, draft.body, names)
     return (

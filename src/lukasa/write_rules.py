@@ -9,7 +9,8 @@ sync, restore). The owner of the store may use every door, but nobody writes wha
 - a kind that ``anyone`` writes comes through every door;
 - what the body says about who acts must be the caller's own name (``KindSpec.agent_field``), unless the record says so already;
 - the author is the caller (``Journal.check_author``), and no link declares what the owner said to be superseded;
-- what the owner said, or an author who is trusted clearly more, is changed by them alone: from others it is a proposal.
+- what the owner said, or an author who is trusted clearly more, is changed by them alone: from others it is a proposal;
+- what another agent said is deleted by it or the owner alone.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class WriteRules:
                 target = reader.history(link.to)
                 if target and self._belongs_to_others(target) and not _holds_link(known, link):
                     return Refused("needs_owner", f"{link.to} is not {self._author or 'this caller'}'s to supersede.")
+        if draft.deleted and spec.is_statement and known and known[-1].author != self._author:
+            return Refused("needs_owner", f"{draft.key} is another agent's work; only the owner deletes it for others.")
         return None
 
     def _belongs_to_others(self, history: Sequence[Record]) -> bool:

@@ -39,7 +39,6 @@ KINDS = {
         pii="block",
         near_duplicates=True,
         agent_check=refuse_canon,
-        open_fields=frozenset({"confirmed_at"}),
         body=BodyShape(
             {
                 **dict.fromkeys(("category", "tier", "topic_id", "promoted_by"), (str, None)),

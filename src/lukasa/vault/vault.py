@@ -197,6 +197,8 @@ class Vault:
     ) -> Outcome:
         """Append a new version of a memory. It passes the gate again; its tier changes only by promotion.
 
+        Canon whose words an agent changes is a register again.
+
         Args:
             id: The id of the memory.
             text: The new text; default: the old one.
@@ -235,6 +237,8 @@ class Vault:
                     return _refuse_missing(other)
             distinct = tuple(dict.fromkeys((*old.distinct_from, *others)))
             new = replace(old, **changes, source=source, author=author, distinct_from=distinct)
+            if new.text != old.text and self.default_tier != CANON:
+                new = replace(new, tier=REGISTER)  # nobody has corroborated the new words
             return self._revision_drafts(reader, record, new, similar, expected)
 
         return self._count_refusal(_add_similar(self._journal.append_if(revise), similar))
@@ -285,12 +289,18 @@ class Vault:
             return Refused("bad_item", "A memory needs a text; its other fields are those of add_memory.")
         if proposal.author.__class__ is str and (refused := self._journal.check_author(proposal.author)) is not None:
             return refused
-        writes_canon = self._journal.reach.unlimited or self.rules.agents_write_canon
         if not proposal.tier:
             has_topic = proposal.topic_id is not None and not self.rules.agents_write_canon
-            proposal = replace(proposal, tier=CANON if writes_canon and not has_topic else REGISTER)
+            proposal = replace(proposal, tier=REGISTER if has_topic else self.default_tier)
         checked = check_proposal(proposal, self.rules, self._journal.reach)
-        return REFUSED_CANON if is_new and not writes_canon and proposal.tier == CANON and checked else checked
+        if is_new and proposal.tier == CANON != self.default_tier and not isinstance(checked, Refused):
+            return REFUSED_CANON
+        return checked
+
+    @property
+    def default_tier(self) -> Tier:
+        """The tier of what the caller keeps without a topic: canon of the owner, a register of an agent."""
+        return CANON if self._journal.reach.unlimited or self.rules.agents_write_canon else REGISTER
 
     def _write_chunk(self, chunk: Sequence[MemoryProposal | Refused]) -> Sequence[Outcome]:
         """Write a chunk in one batch and return its verdicts. If the batch is refused, write each item alone."""

@@ -94,7 +94,7 @@ class SourceImport:
 
     def _write_memories(self) -> None:
         items, self._waiting = self._waiting, []
-        moved = [replace(item.memory, scope=self._scope) for item in items]
+        moved = [replace(item.memory, scope=self._scope, tier=self._vault.default_tier) for item in items]
         with self._journal.snapshot() as reader:
             is_known = [bool(reader.history(Key(self._scope, MEMORY_KIND, memory.id))) for memory in moved]
         new = {

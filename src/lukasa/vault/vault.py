@@ -237,7 +237,7 @@ class Vault:
                     return _refuse_missing(other)
             distinct = tuple(dict.fromkeys((*old.distinct_from, *others)))
             new = replace(old, **changes, source=source, author=author, distinct_from=distinct)
-            if new.text != old.text and self.default_tier != CANON:
+            if record.author and new.text != old.text and self.default_tier != CANON:
                 new = replace(new, tier=REGISTER)  # nobody has corroborated the new words
             return self._revision_drafts(reader, record, new, similar, expected)
 

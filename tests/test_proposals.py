@@ -323,20 +323,23 @@ def test_the_command_shows_proposals_and_decides_about_them(tmp_path):
 def test_the_client_shows_proposals_and_the_owner_decides_over_http(tmp_path):
     from support.api_server import run_api_server, token_for
 
-    with run_api_server(str(tmp_path / "agents.db"), agents=("", "mallory")) as url:
-        with lukasa.connect(url, token_for("")) as owner, lukasa.connect(url, token_for("mallory")) as mallory:
-            kept = owner.remember(TUESDAY).record
-            answer = mallory.forget(kept.id)
-            assert answer.code == "proposed"
-            assert f"The owner decides; proposal {answer.details['proposal']}" in answer.reason
-            (proposal,) = mallory.proposals.list()
-            assert (proposal["by"], proposal["changes"][0]["now"]) == ("mallory", TUESDAY)
-            with pytest.raises(NotAllowed):
-                mallory.proposals.accept(proposal["id"])
-            assert owner.proposals.refuse(proposal["id"])
-            assert mallory.forget(kept.id).code == "refused_by_owner"
-            assert [found["id"] for found in owner.proposals.list("refused")] == [proposal["id"]]
-            assert owner.proposals.accept("nothing").code == "not_found"
+    with (
+        run_api_server(str(tmp_path / "agents.db"), agents=("", "mallory")) as url,
+        lukasa.connect(url, token_for("")) as owner,
+        lukasa.connect(url, token_for("mallory")) as mallory,
+    ):
+        kept = owner.remember(TUESDAY).record
+        answer = mallory.forget(kept.id)
+        assert answer.code == "proposed"
+        assert f"The owner decides; proposal {answer.details['proposal']}" in answer.reason
+        (proposal,) = mallory.proposals.list()
+        assert (proposal["by"], proposal["changes"][0]["now"]) == ("mallory", TUESDAY)
+        with pytest.raises(NotAllowed):
+            mallory.proposals.accept(proposal["id"])
+        assert owner.proposals.refuse(proposal["id"])
+        assert mallory.forget(kept.id).code == "refused_by_owner"
+        assert [found["id"] for found in owner.proposals.list("refused")] == [proposal["id"]]
+        assert owner.proposals.accept("nothing").code == "not_found"
 
 
 @pytest.mark.requirement("DOO-2")

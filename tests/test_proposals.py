@@ -348,7 +348,9 @@ def test_a_tool_tells_the_agent_that_the_owner_decides(tmp_path):
 
     with lukasa.open("memory:", embedder="hash") as owner:
         kept = owner.remember(TUESDAY).record
-        answer = RecordResponse.from_write(owner.as_agent("mallory").forget(kept.id))
-    assert (answer.outcome, answer.code, answer.details["scope"]) == ("refused", "proposed", "shared")
-    assert f"The owner decides; proposal {answer.details['proposal']}" in answer.reason
-    assert answer.next.startswith("The owner decides.")
+        answer = RecordResponse.from_write(owner.as_agent("mallory").forget(kept.id)).model_dump()
+        (proposal,) = owner.proposals.list()
+    assert (answer["outcome"], answer["code"]) == ("refused", "proposed")
+    assert answer["details"] == {"proposal": proposal.id, "scope": "shared"}
+    assert f"The owner decides; proposal {proposal.id}" in answer["reason"]
+    assert answer["next"].startswith("The owner decides.")

@@ -38,7 +38,7 @@ from lukasa.vault.review import (
     find_similar_pairs,
     suggest_deletions,
 )
-from lukasa.vault.settings import CANON, MEMORY_KIND, REGISTER, VaultSettings
+from lukasa.vault.settings import CANON, MEMORY_KIND, REGISTER, VaultSettings, default_tier
 
 if TYPE_CHECKING:
     from lukasa.recall.recall import Recall
@@ -237,7 +237,7 @@ class Vault:
                     return _refuse_missing(other)
             distinct = tuple(dict.fromkeys((*old.distinct_from, *others)))
             new = replace(old, **changes, source=source, author=author, distinct_from=distinct)
-            if record.author and new.text != old.text and self.default_tier != CANON:
+            if record.author and new.text != old.text and default_tier(self.rules, self._journal.reach) != CANON:
                 new = replace(new, tier=REGISTER)  # nobody has corroborated the new words
             return self._revision_drafts(reader, record, new, similar, expected)
 
@@ -289,18 +289,14 @@ class Vault:
             return Refused("bad_item", "A memory needs a text; its other fields are those of add_memory.")
         if proposal.author.__class__ is str and (refused := self._journal.check_author(proposal.author)) is not None:
             return refused
+        default = default_tier(self.rules, self._journal.reach)
         if not proposal.tier:
             has_topic = proposal.topic_id is not None and not self.rules.agents_write_canon
-            proposal = replace(proposal, tier=REGISTER if has_topic else self.default_tier)
+            proposal = replace(proposal, tier=REGISTER if has_topic else default)
         checked = check_proposal(proposal, self.rules, self._journal.reach)
-        if is_new and proposal.tier == CANON != self.default_tier and not isinstance(checked, Refused):
+        if is_new and proposal.tier == CANON != default and not isinstance(checked, Refused):
             return REFUSED_CANON
         return checked
-
-    @property
-    def default_tier(self) -> Tier:
-        """The tier of what the caller keeps without a topic: canon of the owner, a register of an agent."""
-        return CANON if self._journal.reach.unlimited or self.rules.agents_write_canon else REGISTER
 
     def _write_chunk(self, chunk: Sequence[MemoryProposal | Refused]) -> Sequence[Outcome]:
         """Write a chunk in one batch and return its verdicts. If the batch is refused, write each item alone."""

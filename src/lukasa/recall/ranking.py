@@ -79,7 +79,7 @@ MAX_AUTHOR_SHARE = 0.5
 _MIN_RELATIVE_SCORE = 0.25  # a crowded hit gives way only to hits with at least this share of its score
 MIN_COMPARED, MAX_COMPARED = 20, 50
 """How many of the best hits are compared with each other: as many as are asked for, within these limits."""
-_OWNERS_DEPTH, _OWNERS_COMPARED = 200, 10  # so many of the owner's among so many hits are compared in any case
+_OWNERS_DEPTH, _OWNERS_COMPARED = 200, 5  # so many of the owner's among so many hits are compared in any case
 _MIN_SHARED_WORDS = 0.6  # the share of words that two sentences about the same have in common
 _REPETITION_DEPTH = 100  # the number of best hits that are checked for repetitions
 
@@ -348,8 +348,8 @@ def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Re
                 continue
             says_otherwise = _says_otherwise(newer.groups, older.groups)
             if newer.record.author and not older.record.author:
-                if says_otherwise or _contradicts_owner(newer, older):
-                    contradicted.setdefault(newer.seq, older.seq)
+                if newer.seq not in contradicted and (says_otherwise or _contradicts_owner(newer, older)):
+                    contradicted[newer.seq] = older.seq
             elif newer.trust < older.trust - MAX_TRUST_GAP:
                 if says_otherwise:
                     contradicted.setdefault(newer.seq, older.seq)
@@ -362,18 +362,16 @@ def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Re
 
 
 def _select_compared(hits: Sequence[RankedCandidate], count: int) -> Sequence[RankedCandidate]:
-    """Return the hits to compare: the best ones, and, if agents are among them, further ones of the owner."""
+    """Return the hits to compare: the best ones, and further ones of the owner if few are among them."""
     best = hits[:count]
-    if not any(hit.candidate.author for hit in best):
+    missing = _OWNERS_COMPARED - sum(not hit.candidate.author for hit in best)
+    if missing <= 0:
         return best
-    owners = (hit for hit in hits[count:_OWNERS_DEPTH] if not hit.candidate.author)
-    return [*best, *islice(owners, _OWNERS_COMPARED)]
+    return [*best, *islice((hit for hit in hits[count:_OWNERS_DEPTH] if not hit.candidate.author), missing)]
 
 
 def _contradicts_owner(agents: _DatedHit, owners: _DatedHit) -> bool:
     """Tell whether a sentence of an agent has most words of one of the owner's, begins like it and says something else."""
-    if agents.groups.statements and _says_otherwise(owners.groups, agents.groups):
-        return True
     said, says = owners.groups.statements, agents.groups.statements
     is_single = len(said) == len(says) == 1
     for before in said:
@@ -385,10 +383,10 @@ def _contradicts_owner(agents: _DatedHit, owners: _DatedHit) -> bool:
                 or not (before.lasting and after.lasting)
             ):
                 continue
-            words, others = set(before.words), set(after.words)
-            shared = len(words & others)
+            least = max(2, _MIN_SHARED_WORDS * max(len(before.stems), len(after.stems)))
             if (
-                shared >= max(2, _MIN_SHARED_WORDS * max(len(words), len(others)))
+                min(len(before.stems), len(after.stems)) >= least
+                and len(before.stems & after.stems) >= least
                 and (is_single or before.words != after.words)
                 and find_difference(owners.record.text, agents.record.text) is not None
             ):

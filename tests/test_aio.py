@@ -100,6 +100,7 @@ def test_a_session_is_awaited_like_the_memory(tmp_path: Path) -> None:
 NOT_AWAITED = {
     "Forecasts.count_versions": "called by Session.state",
     "Forecasts.fill_sections": "called by Session.state",
+    "Journal.check_raw": "takes the reader of a condition; the hub calls it",
     "Journal.with_valid_bodies": "takes and returns synchronous journals; services use Memory.valid_journal",
     "Jobs.seen_by": "takes a synchronous journal; callers use Memory.as_agent",
     "Session.begin": "called by Sessions.start",

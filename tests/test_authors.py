@@ -123,8 +123,8 @@ def test_a_confirmation_in_another_name_is_refused(ada, owner):
     kept = owner.remember("The port of the heron server is 8080.").record
     assert ada.vault.confirm(kept.id, author="ben").code == "author_not_yours"
     assert ada.vault.update(kept.id, text="The port of heron is 9090.", author="ben").code == "author_not_yours"
-    assert ada.vault.confirm(kept.id).code == "proposed", "a version by ada would make the owner's words hers"
-    own = ada.remember("The port of the egret server is 7070.").record
+    assert ada.vault.confirm(kept.id).code == "proposed", "the owner's word stays the owner's"
+    own = ada.remember("Herons fish at dawn.").record
     assert ada.vault.confirm(own.id).record.author == "ada"
 
 

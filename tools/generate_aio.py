@@ -35,6 +35,7 @@ NESTED_SERVICES = {
         "episodes": ("lukasa.client", "RemoteEpisodes"),
         "forecasts": ("lukasa.client", "RemoteForecasts"),
         "handoffs": ("lukasa.client", "RemoteHandoffs"),
+        "proposals": ("lukasa.client", "RemoteProposals"),
         "sessions": ("lukasa.client", "RemoteSessions"),
         "trust": ("lukasa.client", "RemoteTrust"),
     },

@@ -15,6 +15,7 @@ KnowledgeRelation = Literal[
     "derived_from", "related_to", "contradicts", "elaborates", "example_of", "supersedes", "superseded_by"
 ]
 PredictionStatus = Literal["active", "resolved", "expired", "recovering"]
+ProposalState = Literal["open", "accepted", "refused"]
 SearchProfile = Literal["hybrid", "lexical"]
 
 TIERS: tuple[Tier, ...] = get_args(Tier)
@@ -23,4 +24,5 @@ EPISODE_OUTCOMES: tuple[EpisodeOutcome, ...] = get_args(EpisodeOutcome)
 KNOWLEDGE_KINDS: tuple[KnowledgeKind, ...] = get_args(KnowledgeKind)
 RELATIONS: tuple[KnowledgeRelation, ...] = get_args(KnowledgeRelation)
 PREDICTION_STATUSES: tuple[PredictionStatus, ...] = get_args(PredictionStatus)
+PROPOSAL_STATES: tuple[ProposalState, ...] = get_args(ProposalState)
 SEARCH_PROFILES: tuple[SearchProfile, ...] = get_args(SearchProfile)

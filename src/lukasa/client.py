@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from lukasa.api_connection import ApiConnection, ApiProblem, ApiResponse
 from lukasa.argument_types import check_arguments
-from lukasa.choices import EpisodeOutcome, PredictionStatus, Role
+from lukasa.choices import EpisodeOutcome, PredictionStatus, ProposalState, Role
 from lukasa.clock import from_iso, to_iso, to_utc
 from lukasa.config import hub_token
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
@@ -80,6 +80,7 @@ class RemoteMemory:
         self.handoffs = RemoteHandoffs(connection)
         self.trust = RemoteTrust(connection)
         self.forecasts = RemoteForecasts(connection)
+        self.proposals = RemoteProposals(connection)
 
     def remember(
         self,
@@ -493,6 +494,49 @@ class RemoteHandoffs(RemoteService):
             remote.handoffs.complete(kept.record.id, result="All tests pass.")
         """
         return self._write(f"{_path('handoffs', id)}/complete", fields)
+
+
+@check_arguments
+class RemoteProposals(RemoteService):
+    """What agents would change of the owner's records, on a server. An agent sees it; the owner decides."""
+
+    def list(self, state: ProposalState = "open", *, limit: int = 100) -> Sequence[Mapping[str, Any]]:
+        """List the proposals in a state, oldest first.
+
+        Args:
+            state: ``open``, ``accepted`` or ``refused``.
+            limit: How many to return at most.
+
+        Example:
+            remote.proposals.list()
+        """
+        return [*self._read("/v1/proposals", {"state": state, "limit": limit})["proposals"]]
+
+    def accept(self, id: str, *, scope: str | None = None) -> Outcome:
+        """Make the proposed change in the owner's name.
+
+        Args:
+            id: The id of the proposal.
+            scope: The scope; default: wherever it is.
+
+        Example:
+            for proposal in remote.proposals.list():
+                remote.proposals.accept(proposal["id"])
+        """
+        return self._write(f"{_path('proposals', id)}/accept", {"scope": scope})
+
+    def refuse(self, id: str, *, scope: str | None = None) -> Outcome:
+        """Refuse a proposal; nothing is changed.
+
+        Args:
+            id: The id of the proposal.
+            scope: The scope; default: wherever it is.
+
+        Example:
+            for proposal in remote.proposals.list():
+                remote.proposals.refuse(proposal["id"])
+        """
+        return self._write(f"{_path('proposals', id)}/refuse", {"scope": scope})
 
 
 @check_arguments

@@ -70,7 +70,7 @@ from lukasa.storage.engine import (
 from lukasa.storage.integrity import describe_loss, name_entry
 from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.storage.reader import names_subject
-from lukasa.write_rules import Channel, TrustOf, WriteRules, proposal_draft, refuse_kind
+from lukasa.write_rules import MAX_OPEN_PROPOSALS, PROPOSAL, Channel, TrustOf, WriteRules, proposal_draft, refuse_kind
 
 T = TypeVar("T")
 
@@ -308,7 +308,7 @@ class Journal:
         outcome = self._engine.append(self.reach, check_targets, key=key)
         return self._propose(validated, refusals[0]) if refusals else outcome
 
-    def append_if(self, condition: ConditionalDrafts, *, key: str | None = None) -> Outcome:
+    def append_if(self, condition: ConditionalDrafts, *, key: str | None = None, proposes: bool = True) -> Outcome:
         """Read and write in one atomic step: append the drafts that ``condition`` returns inside the write lock.
 
         The condition may run more than once and must not write.
@@ -316,6 +316,7 @@ class Journal:
         Args:
             condition: A function that gets a reader and returns drafts to append, or a refusal.
             key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
+            proposes: Keep what only the owner may change as a proposal; else the outcome is refused with ``needs_owner``.
 
         Example:
             def add_once(reader):
@@ -337,7 +338,7 @@ class Journal:
             return refusals[0] if refusals else drafts
 
         outcome = self._engine.append(self.reach, validate, key=key)
-        return self._propose(validated, refusals[0]) if refusals else outcome
+        return self._propose(validated, refusals[0]) if refusals and proposes else outcome
 
     def _drafts_to_look_up(self, validated: Sequence[ValidatedDraft]) -> list[Draft]:
         """Return the drafts of a limited caller that the rules decide about by what the store holds."""
@@ -377,15 +378,24 @@ class Journal:
         sealed = None if proposal is None else self._gate.validate(proposal, author=self.author)
         if proposal is None or not isinstance(sealed, ValidatedDraft):
             return Refused("needs_owner", f"{refused.reason} Ask the owner of the store to do it.")
-        answer = self._engine.append(
-            self.reach, lambda reader: [] if reader.get(proposal.key) is not None else [sealed]
-        )
+
+        def keep(reader: Reader) -> Sequence[ValidatedDraft] | Refused:
+            known = reader.get(proposal.key)
+            if known is not None and known.body["state"] != "accepted":
+                return [] if known.body["state"] == "open" else Refused("refused_by_owner", "The owner refused it.")
+            query = Query(kinds=(PROPOSAL,), author=self.author, labels=("state=open",), limit=MAX_OPEN_PROPOSALS)
+            if len(reader.read(query)) >= MAX_OPEN_PROPOSALS:
+                return Refused(
+                    "too_many_proposals", f"{MAX_OPEN_PROPOSALS} of your proposals wait for the owner already."
+                )
+            return [sealed]
+
+        answer = self._engine.append(self.reach, keep)
         if isinstance(answer, Refused):
-            return answer
+            return Refused(answer.code, f"{refused.reason} {answer.reason}", answer.details)
         return Refused(
             "proposed",
-            f"{refused.reason} The change is kept as proposal {proposal.id}; the owner accepts or refuses it "
-            "(`lukasa proposals`).",
+            f"{refused.reason} The owner decides; proposal {proposal.id} keeps the change (`lukasa proposals`).",
             {"proposal": proposal.id, "scope": proposal.scope},
         )
 

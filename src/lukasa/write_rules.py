@@ -11,7 +11,8 @@ it. For everybody else:
 - the agent that a record names as the one who acts must be the caller (``KindSpec.agent_field``); a service may go on with what
   another agent began, in that agent's name;
 - the author is the caller (``Journal.check_author``), and no link declares what the owner said to be superseded;
-- what the owner said, or an author who is trusted clearly more, is changed by them alone: from others it is a proposal.
+- what the owner said, or an author who is trusted clearly more, is changed by them alone: from others it is a proposal;
+- what another agent said is deleted by it or the owner alone.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from lukasa import canonical_json
+from lukasa.clock import from_iso, to_iso
 from lukasa.gate import Gate, KindSpec
 from lukasa.outcome import Refused
-from lukasa.record import Draft, Key, Link, Record
+from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Reader
 
@@ -32,7 +34,9 @@ PROPOSAL = "proposal"
 MAX_TRUST_GAP = 0.2
 """How much less an author may be trusted than another whose statements it changes or supersedes."""
 REPLACING_RELATIONS = frozenset(("supersedes", "superseded_by"))
-_MAX_PROPOSED_CHARACTERS = 500_000
+MAX_OPEN_PROPOSALS = 100
+"""How many proposals of one author may wait for the owner."""
+_MAX_PROPOSED_CHARACTERS = 200_000
 
 TrustOf = Callable[[Iterable[str]], Mapping[str, float]]
 """Returns how far each of some authors is trusted."""
@@ -90,6 +94,8 @@ class WriteRules:
                 target = reader.history(link.to)
                 if target and self._belongs_to_others(target) and not _holds_link(known, link):
                     return Refused("needs_owner", f"{link.to} is not {self._author or 'this caller'}'s to supersede.")
+        if draft.deleted and spec.is_statement and known and known[-1].author != self._author:
+            return Refused("needs_owner", f"{draft.key} is another agent's work; only the owner deletes it for others.")
         return None
 
     def _belongs_to_others(self, history: Sequence[Record]) -> bool:
@@ -110,14 +116,22 @@ def refuse_kind(kind: str) -> Refused:
 
 
 def proposal_draft(drafts: Sequence[Draft], author: str, reason: str) -> Draft | None:
-    """Return the proposal of changes that only others may make; ``None`` if they are too large for one."""
+    """Return the proposal of changes that only others may make; ``None`` if they are too large for one.
+
+    It lies in the scope of the records, or in the author's own if they have several, so that nobody sees what he may not. It
+    is derived from the records, so that their erasure reaches it.
+    """
     changes = [_change_json(draft) for draft in drafts]
     body = {"state": "open", "by": author, "why": reason, "changes": changes}
     if len(encoded := canonical_json.encode(body)) > _MAX_PROPOSED_CHARACTERS:
         return None
     id = hashlib.sha256(encoded).hexdigest()[:16]
-    scope = next((draft.scope for draft in drafts if draft.scope != SYSTEM), SYSTEM)
-    return Draft(PROPOSAL, body=body, id=id, scope=scope, author=author, origin="proposal", labels=("state=open",))
+    scopes = {draft.scope for draft in drafts}
+    links = dict.fromkeys(Link(DERIVED_FROM, draft.key) for draft in drafts if draft.id)
+    return Draft(
+        PROPOSAL, body=body, id=id, scope=scopes.pop() if len(scopes) == 1 else author or SYSTEM, author=author,
+        origin="proposal", labels=("state=open",), links=tuple(links),
+    )  # fmt: skip
 
 
 def _change_json(draft: Draft) -> dict[str, Any]:
@@ -125,6 +139,7 @@ def _change_json(draft: Draft) -> dict[str, Any]:
     kept = {
         "kind": draft.kind, "id": draft.id, "scope": draft.scope, "text": draft.text, "body": dict(draft.body),
         "labels": list(draft.labels), "deleted": draft.deleted, "expected": draft.expected,
+        "happened_at": None if draft.happened_at is None else to_iso(draft.happened_at),
         "links": [{"relation": link.relation, "scope": link.to.scope, "kind": link.to.kind, "id": link.to.id} for link in draft.links],
     }  # fmt: skip
     return {name: value for name, value in kept.items() if value not in ("", [], {}, False, None)}
@@ -135,8 +150,9 @@ def change_draft(change: Mapping[str, Any]) -> Draft:
     links = (Link(link["relation"], Key(link["scope"], link["kind"], link["id"])) for link in change.get("links", ()))
     return Draft(
         change["kind"], change.get("text", ""), change.get("body", {}), change.get("id", ""), change["scope"],
+        happened_at=from_iso(change["happened_at"]) if "happened_at" in change else None, origin="proposal",
         labels=tuple(change.get("labels", ())), links=tuple(links), deleted=change.get("deleted", False),
-        expected=change.get("expected"), origin="proposal",
+        expected=change.get("expected"),
     )  # fmt: skip
 
 

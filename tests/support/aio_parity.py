@@ -182,6 +182,11 @@ def journal_calls(memory: Any, folder: Path) -> Iterator[Any]:
     yield journal.replay(entries), journal.find_imports([record])
     limited = journal.with_reach(lukasa.Reach.of(["orion"]), "orion")
     yield limited.tally(), limited.author, limited.check_author("elysia"), limited.revise(draft_from(record))
+    kept, proposals = journal.write("note", "Said by the owner", id="said", scope="orion").record, memory.proposals
+    deletion = limited.delete(kept.key)
+    change = limited.append(lukasa.Draft("note", "Another word", id="said", scope="orion"))
+    yield deletion, change, proposals.list(), proposals.count(), proposals.get(change.details["proposal"])
+    yield proposals.refuse(deletion.details["proposal"]), proposals.accept(change.details["proposal"])
     yield journal.for_request("k1", b"a").write("note", "Written once.")
     yield memory.for_request("k2", b"b").remember("Requests are written once.")
     ended = journal.for_request("k1", b"other")

@@ -64,6 +64,8 @@ def run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
     yield embedder_check(memory.recall.index.describe()["embedder"], best_installed_embedder())
     authors = sorted(memory.journal.quarantined())
     yield DoctorCheck("quarantine", "note" if authors else "fine", ", ".join(authors) or "no author is in quarantine")
+    if count := memory.proposals.count():
+        yield DoctorCheck("proposals", "note", f"{count} wait for you: run `lukasa proposals`")
     for sentence in describe_forged_rules(report):
         yield DoctorCheck("rules", "note", sentence)
 

@@ -65,6 +65,9 @@ _KEEP_BOTH = (
     "the id in `duplicate_of`. If the fact has changed, read that memory with `history`, then update it."
 )
 
+_WAIT_FOR_OWNER = "The owner decides. Tell them the id of the proposal; do not call again."
+_ASK_OWNER = "Ask the owner of the store to do it."
+
 _REFUSED = OutcomeRow(ExitCode.REFUSED, 422, "refused", "refused", "Change what the reason names, then call again.")
 _NOT_ALLOWED = OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "refused", _NOT_PERMITTED)
 _INVALID = OutcomeRow(ExitCode.USAGE, 422, "invalid-input", "failed", "Change the arguments, then call again.")
@@ -106,6 +109,11 @@ OUTCOMES: Mapping[type, OutcomeRow] = {
 REFUSALS: Mapping[str, OutcomeRow] = {
     "not_found": OutcomeRow(ExitCode.NOT_FOUND, 404, "not-found", "refused", "Look for the right id with `recall`."),
     **dict.fromkeys(("not_allowed", "bad_scope", "scope_closed", "not_yours", "author_not_yours"), _NOT_ALLOWED),
+    "proposed": OutcomeRow(ExitCode.REFUSED, 403, "proposed", "refused", _WAIT_FOR_OWNER),
+    **dict.fromkeys(
+        ("needs_owner", "refused_by_owner", "too_many_proposals"),
+        OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "refused", _ASK_OWNER),
+    ),
     "duplicate": OutcomeRow(ExitCode.REFUSED, 409, "duplicate", "refused", _KEEP_BOTH),
     "busy": OutcomeRow(ExitCode.REFUSED, 503, "store-busy", "refused", _TRY_AGAIN),
     "secret": replace(_REFUSED, agent_hint="Leave the secret out, then call again."),

@@ -59,6 +59,8 @@ _FIELDS: Mapping[str, str] = {
     "Link": "relation to",
     "Match": "score record",
     "Neighbour": "relation direction **key",
+    "Proposal": "id scope by at state why changes",
+    "ProposedChange": "**key now proposed deletes links",
     "RankingSignal": "value weight share",
     "Record": (
         "kind id scope author origin version seq created_at recorded_at happened_at deleted body text links labels "

@@ -7,7 +7,8 @@ the whole question outweighs both, because no other signal finds facts deep insi
 Of hits that say different things about the same subject, the later supersedes the earlier. The best hits are compared by the
 rules of ``lukasa.text.statements`` and by links that name what a record supersedes. What an author says who is trusted clearly
 less, or an agent against the owner, does not supersede but contradicts, and what an assistant says supersedes only with an
-express word of change.
+express word of change. An agent contradicts the owner, sooner or later, too where its sentence is much like the owner's, begins
+like it and differs in what it says.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import compress, repeat
+from itertools import compress, islice, repeat
 from math import ceil
 from operator import attrgetter, itemgetter, not_
 from types import MappingProxyType
@@ -40,6 +41,7 @@ from lukasa.recall.signals import (
     speaks_of_self,
 )
 from lukasa.record import Key, Record
+from lukasa.text.differences import find_difference
 from lukasa.text.statements import Statement, parse_statements, statement_changes
 from lukasa.text.terms import first_content_word, fold_text, list_content_words
 from lukasa.text_cache import cache_texts
@@ -77,6 +79,8 @@ MAX_AUTHOR_SHARE = 0.5
 _MIN_RELATIVE_SCORE = 0.25  # a crowded hit gives way only to hits with at least this share of its score
 MIN_COMPARED, MAX_COMPARED = 20, 50
 """How many of the best hits are compared with each other: as many as are asked for, within these limits."""
+_OWNERS_DEPTH, _OWNERS_COMPARED = 200, 5  # so many of the owner's among so many hits are compared in any case
+_MIN_SHARED_WORDS = 0.6  # the share of words that two sentences about the same have in common
 _REPETITION_DEPTH = 100  # the number of best hits that are checked for repetitions
 
 
@@ -317,14 +321,16 @@ class Disagreements(NamedTuple):
     newest_by_seq: dict[int, int]
     """For each superseded record the newest one that supersedes it."""
     contradicted_by_seq: dict[int, int]
-    """For each record of an author who is trusted less the newest earlier one that says otherwise, unless it is superseded."""
+    """For each record of an author who is trusted less one that says otherwise, unless it is superseded.
+
+    That is the newest earlier one, or one of the owner of any time."""
 
 
 def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Record], k: int) -> Disagreements:
     """Compare the best hits, and tell which supersede others and which contradict more trusted ones."""
     dated: list[_DatedHit] = []
     linked: set[tuple[Key, Key]] = set()
-    for hit in hits[: min(max(k, MIN_COMPARED), MAX_COMPARED)]:
+    for hit in _select_compared(hits, min(max(k, MIN_COMPARED), MAX_COMPARED)):
         if hit.repeats is None:
             record = records[hit.candidate.seq]
             groups = _group_statements(hit.candidate.text, record.speaker)
@@ -338,14 +344,54 @@ def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Re
         older = dated[index]
         shares_no_stem = older.groups.stems.isdisjoint
         for newer in reversed(dated[index + 1 :]):
-            says_otherwise = not shares_no_stem(newer.groups.stems) and _says_otherwise(newer.groups, older.groups)
-            if newer.trust < older.trust - MAX_TRUST_GAP or (newer.record.author and not older.record.author):
+            if shares_no_stem(newer.groups.stems) and not linked:
+                continue
+            says_otherwise = _says_otherwise(newer.groups, older.groups)
+            if newer.record.author and not older.record.author:
+                if newer.seq not in contradicted and (says_otherwise or _contradicts_owner(newer, older)):
+                    contradicted[newer.seq] = older.seq
+            elif newer.trust < older.trust - MAX_TRUST_GAP:
                 if says_otherwise:
                     contradicted.setdefault(newer.seq, older.seq)
             elif says_otherwise or (linked and (newer.record.key, older.record.key) in linked):
                 newest[older.seq] = newest.get(newer.seq, newer.seq)
                 break
+            elif older.record.author and not newer.record.author and _contradicts_owner(older, newer):
+                contradicted.setdefault(older.seq, newer.seq)
     return Disagreements(newest, {seq: other for seq, other in contradicted.items() if seq not in newest})
+
+
+def _select_compared(hits: Sequence[RankedCandidate], count: int) -> Sequence[RankedCandidate]:
+    """Return the hits to compare: the best ones, and further ones of the owner if few are among them."""
+    best = hits[:count]
+    missing = _OWNERS_COMPARED - sum(not hit.candidate.author for hit in best)
+    if missing <= 0:
+        return best
+    return [*best, *islice((hit for hit in hits[count:_OWNERS_DEPTH] if not hit.candidate.author), missing)]
+
+
+def _contradicts_owner(agents: _DatedHit, owners: _DatedHit) -> bool:
+    """Tell whether a sentence of an agent has most words of one of the owner's, begins like it and says something else."""
+    said, says = owners.groups.statements, agents.groups.statements
+    is_single = len(said) == len(says) == 1
+    for before in said:
+        for after in says:
+            if (
+                before.words[:1] != after.words[:1]
+                or after.adds
+                or after.past
+                or not (before.lasting and after.lasting)
+            ):
+                continue
+            least = max(2, _MIN_SHARED_WORDS * max(len(before.stems), len(after.stems)))
+            if (
+                min(len(before.stems), len(after.stems)) >= least
+                and len(before.stems & after.stems) >= least
+                and (is_single or before.words != after.words)
+                and find_difference(owners.record.text, agents.record.text) is not None
+            ):
+                return True
+    return False
 
 
 def affirmed_at(record: Record) -> datetime:

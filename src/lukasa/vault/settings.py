@@ -11,6 +11,7 @@ from typing import Literal
 
 from lukasa.choices import Tier
 from lukasa.errors import InvalidInput
+from lukasa.scope import Reach
 from lukasa.text.terms import MIN_OVERLAP
 
 MEMORY_KIND = "memory"
@@ -90,3 +91,8 @@ class VaultSettings:
 
 DOCUMENT_SETTINGS = VaultSettings(capacity=DOCUMENT_CAPACITY, duplicates="document", agents_write_canon=True)
 """The profile ``document``: the numbers and rules of the document where the defaults differ."""
+
+
+def default_tier(rules: VaultSettings, reach: Reach) -> Tier:
+    """Return the tier of what a caller keeps without a topic: canon of the owner, a register of an agent."""
+    return CANON if reach.unlimited or rules.agents_write_canon else REGISTER

@@ -38,7 +38,7 @@ from lukasa.vault.review import (
     find_similar_pairs,
     suggest_deletions,
 )
-from lukasa.vault.settings import CANON, MEMORY_KIND, REGISTER, VaultSettings
+from lukasa.vault.settings import CANON, MEMORY_KIND, REGISTER, VaultSettings, default_tier
 
 if TYPE_CHECKING:
     from lukasa.recall.recall import Recall
@@ -197,6 +197,8 @@ class Vault:
     ) -> Outcome:
         """Append a new version of a memory. It passes the gate again; its tier changes only by promotion.
 
+        Canon whose words an agent changes is a register again.
+
         Args:
             id: The id of the memory.
             text: The new text; default: the old one.
@@ -235,6 +237,8 @@ class Vault:
                     return _refuse_missing(other)
             distinct = tuple(dict.fromkeys((*old.distinct_from, *others)))
             new = replace(old, **changes, source=source, author=author, distinct_from=distinct)
+            if record.author and new.text != old.text and default_tier(self.rules, self._journal.reach) != CANON:
+                new = replace(new, tier=REGISTER)  # nobody has corroborated the new words
             return self._revision_drafts(reader, record, new, similar, expected)
 
         return self._count_refusal(_add_similar(self._journal.append_if(revise), similar))
@@ -285,12 +289,14 @@ class Vault:
             return Refused("bad_item", "A memory needs a text; its other fields are those of add_memory.")
         if proposal.author.__class__ is str and (refused := self._journal.check_author(proposal.author)) is not None:
             return refused
-        writes_canon = self._journal.reach.unlimited or self.rules.agents_write_canon
+        default = default_tier(self.rules, self._journal.reach)
         if not proposal.tier:
             has_topic = proposal.topic_id is not None and not self.rules.agents_write_canon
-            proposal = replace(proposal, tier=CANON if writes_canon and not has_topic else REGISTER)
+            proposal = replace(proposal, tier=REGISTER if has_topic else default)
         checked = check_proposal(proposal, self.rules, self._journal.reach)
-        return REFUSED_CANON if is_new and not writes_canon and proposal.tier == CANON and checked else checked
+        if is_new and proposal.tier == CANON != default and not isinstance(checked, Refused):
+            return REFUSED_CANON
+        return checked
 
     def _write_chunk(self, chunk: Sequence[MemoryProposal | Refused]) -> Sequence[Outcome]:
         """Write a chunk in one batch and return its verdicts. If the batch is refused, write each item alone."""
@@ -321,7 +327,7 @@ class Vault:
             return list(drafts.values()) or Refused("nothing", "No memory was let in.")
 
         for _ in range(_MAX_ATTEMPTS):
-            outcome = self._journal.append_if(place_proposals)
+            outcome = self._journal.append_if(place_proposals, proposes=len(chunk) == 1)
             if isinstance(outcome, Accepted):
                 for index, record in zip(drafts, outcome.records, strict=True):
                     outcomes[index] = _add_similar(Accepted([record]), similar.get(texts[index].id, ()))
@@ -520,7 +526,9 @@ class Vault:
                     )  # fmt: skip
             return list(drafts.values()) or Refused("nothing", "There is nothing to forget.")
 
-        outcome = self._journal.append_if(tombstones)
+        outcome = self._journal.append_if(tombstones, proposes=len(wanted) == 1)
+        if isinstance(outcome, Refused) and outcome.code == "needs_owner" and len(wanted) > 1:
+            return [self.bulk_delete([id], scope=scope, source=source)[0] for id in wanted]
         outcomes: list[Outcome] = [_refuse_missing(id) for id in wanted]
         for position, index in enumerate(drafts):
             outcomes[index] = Accepted([outcome.records[position]]) if isinstance(outcome, Accepted) else outcome

@@ -187,7 +187,7 @@ PANELS = {
     "Experience": "episode.app knowledge.app skill.app handoff.app handoff.ledger experience.before_task "
     "experience.consolidate experience.continuity experience.metrics",
     "Trust": "trust.app",
-    "History and undo": "records.log records.show undo.undo undo.quarantine undo.release undo.erase",
+    "History and undo": "proposals.app records.log records.show undo.undo undo.quarantine undo.release undo.erase",
     "Maintenance": "records.stats maintenance.verify maintenance.compact maintenance.allow recall.reembed jobs.worker jobs.jobs",
     "Import and export": "transfer.export transfer.import_ transfer.backup transfer.restore transfer.copy transfer.sync",
     "Serve": "serve.mcp serve.app install.hook",

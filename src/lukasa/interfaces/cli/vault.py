@@ -59,7 +59,10 @@ def remember(
     text: Annotated[str, argument("TEXT|-", "The memory, in a sentence or two; - reads stdin.")],
     scope: TargetScopeOption = "shared",
     category: Annotated[str, option("NAME", "Category: bio, mission, project, goal, …")] = "general",
-    tier: Annotated[str, choice("TIER", "canon for lasting facts, register for facts that change.", TIERS)] = "canon",
+    tier: Annotated[
+        str | None,
+        choice("TIER", "canon for lasting facts, register for facts that change. Default: by topic and caller.", TIERS),
+    ] = None,
     topic: Annotated[str | None, option("ID", "Topic of a register; a new text replaces the old one.")] = None,
     tag: Annotated[list[str] | None, option("TAG", "A tag to filter by (repeatable).")] = None,
     source: Annotated[str, option("WORD", "Where it comes from: chat, manual, tool, operator, …")] = "manual",

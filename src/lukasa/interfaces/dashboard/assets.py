@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 PAGE_PATHS = (
-    "/", "/recall", "/record", "/memories", "/graph", "/sessions", "/experience", "/trust", "/forecasts", "/agents",
-    "/live", "/operations", "/login",
+    "/", "/recall", "/record", "/memories", "/graph", "/sessions", "/experience", "/trust", "/proposals", "/forecasts",
+    "/agents", "/live", "/operations", "/login",
 )  # fmt: skip
 """The pages. What a page shows is in the query of its URL, so that a name with a slash needs no second encoding."""
 

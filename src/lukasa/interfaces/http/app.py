@@ -45,6 +45,7 @@ from lukasa.interfaces.http.routes import (
     mem0,
     memories,
     operations,
+    proposals,
     recall,
     records,
     sessions,
@@ -98,7 +99,7 @@ ROUTERS = (
     memories.router, recall.router, records.router, conversations.router, sessions.routes.router,
     episodes.routes.router, knowledge.routes.router, skills.routes.router, consolidation.router, tasks.router,
     tasks.ledgers.router, tasks.metrics.router, handoffs.routes.router, forecasts.routes.router, trust.routes.router,
-    trust.rubrics.router, journal.routes.router, jobs.routes.router, transfer.router, tokens.router, events.router,
+    trust.rubrics.router, proposals.routes.router, journal.routes.router, jobs.routes.router, transfer.router, tokens.router, events.router,
     hub.router, log.router, operations.router, dashboard.router, dashboard_pages.router, dashboard_pages.doctor_router,
     login.router,
 )  # fmt: skip

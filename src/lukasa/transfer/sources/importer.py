@@ -20,7 +20,7 @@ from lukasa.record import Draft, Key
 from lukasa.storage.engine import Progress, Reader
 from lukasa.transfer.sources import SourceConversation, SourceFile, SourceItem, SourceMemory, Unreadable
 from lukasa.vault import Vault
-from lukasa.vault.settings import MEMORY_KIND
+from lukasa.vault.settings import MEMORY_KIND, default_tier
 
 MEMORY_FILE = "memory_file"
 """The kind of record that the adapter to Anthropic's memory tool reads."""
@@ -94,7 +94,8 @@ class SourceImport:
 
     def _write_memories(self) -> None:
         items, self._waiting = self._waiting, []
-        moved = [replace(item.memory, scope=self._scope) for item in items]
+        tier = default_tier(self._vault.rules, self._journal.reach)
+        moved = [replace(item.memory, scope=self._scope, tier=tier) for item in items]
         with self._journal.snapshot() as reader:
             is_known = [bool(reader.history(Key(self._scope, MEMORY_KIND, memory.id))) for memory in moved]
         new = {

@@ -16,6 +16,7 @@ export const PAGES = [
   { title: "Experience", path: "/experience", key: "e", group: "Work", load: () => import("./pages/experience.js") },
   { title: "Agents", path: "/agents", key: "a", group: "Work", load: () => import("./pages/agents.js") },
   { title: "Trust", path: "/trust", key: "t", group: "Judgement", load: () => import("./pages/trust.js") },
+  { title: "Proposals", path: "/proposals", key: "d", group: "Judgement", load: () => import("./pages/proposals.js") },
   { title: "Forecasts", path: "/forecasts", key: "f", group: "Judgement", load: () => import("./pages/forecasts.js") },
   { title: "Live", path: "/live", key: "l", group: "Server", load: () => import("./pages/live.js") },
   { title: "Operations", path: "/operations", key: "p", group: "Server", load: () => import("./pages/operations.js") },

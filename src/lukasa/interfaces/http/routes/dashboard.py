@@ -112,6 +112,7 @@ def overview(
             "new": None if since is None else _count_new(journal, since),
             "refusals": _rank(Counter(memory.vault.refusals())),
             "quarantines": len(journal.quarantined()) if journal.reach.unlimited else None,
+            "proposals": memory.proposals.count(),
             "damaged": len(journal.list_damaged()),
             "recalls": _read_recalls(),
         }

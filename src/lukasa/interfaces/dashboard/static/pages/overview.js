@@ -114,6 +114,7 @@ function Health({ data, jobs }) {
     ["Store", data.damaged ? html`<${Badge} tone="bad">${formatCount(data.damaged, "damaged entry", "damaged entries")}<//>` : html`<${Badge} tone="good">no damage met<//>`],
     caller.isOwner && ["Last check here", report ? html`<${Time} at=${report.at} />, ${report.sound ? html`${formatCount(report.versions, "version")} sound` : html`<${Badge} tone="bad">${report.findings} problems<//>`}` : "not yet"],
     data.quarantines !== null && ["Quarantine", data.quarantines ? html`<${Badge} tone="warn">${formatCount(data.quarantines, "author")} hidden<//>` : "nobody"],
+    ["Proposals", data.proposals ? html`<${Link} href="/proposals">${data.proposals >= 100 ? "100 or more" : formatNumber(data.proposals)} open<//>` : "none open"],
     jobs && ["Jobs", jobs.failed ? html`<${Badge} tone="bad">${jobs.failed} failed<//>` : `${jobs.running} running, ${jobs.waiting} waiting`],
     data.first_at && ["Remembers since", html`<${Time} at=${data.first_at} full />`],
   ].filter(Boolean);

@@ -37,6 +37,8 @@ from lukasa.journal import Journal
 
 TOKEN_KEY = "lukasa.token"  # noqa: S105 - the name of an entry
 """The entry of an ASGI scope in which the authentication stores the token."""
+SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+"""Headers of every answer. Only the files of the dashboard say themselves how long they may be kept."""
 EVENT_STREAM = "text/event-stream"
 RECHECK_SECONDS = 1.0
 """How often the token of an open stream is checked."""

@@ -46,6 +46,7 @@ from lukasa.storage.engine import (
     ERASURE,
     IMPORT,
     LOSS,
+    PAGE_SESSION,
     QUARANTINE,
     RESERVED_KINDS,
     SET_ASIDE,
@@ -1100,7 +1101,7 @@ class Journal:
             chosen.update(dict.fromkeys(named))
         chosen.update(dict.fromkeys(reader.descendants(list(chosen), hidden=True)))
         protected = RESERVED_KINDS - ({QUARANTINE, SET_ASIDE, IMPORT} if subject else {SET_ASIDE})
-        protected |= {API_TOKEN, TOKEN_USE}  # a hash may hold any letters; tokens are revoked, not erased
+        protected |= {API_TOKEN, PAGE_SESSION, TOKEN_USE}  # a hash may hold any letters; tokens are revoked, not erased
         return [key for key in chosen if key.scope != SYSTEM or key.kind not in protected]
 
     def _erasure_salt(self) -> str:

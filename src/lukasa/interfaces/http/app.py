@@ -139,6 +139,7 @@ def build_app(
     )
     app.state.stores = stores
     app.state.server_jobs = server_jobs
+    app.state.running_imports = set()
     app.state.token_source = token_source
     for router in ROUTERS:
         app.include_router(router)

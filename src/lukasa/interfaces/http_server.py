@@ -45,14 +45,23 @@ def is_loopback(host: str) -> bool:
 
 
 def list_host_names(host: str, port: int, extra_names: Sequence[str] = ()) -> list[str]:
-    """Return the values of the Host header that a client may send to this server.
+    """Return the names by which clients may call this server: values of the Host header, and before it the scheme unless it is http.
 
-    The names that the operator adds count without a port too: a proxy in front may listen on 443.
+    The names that the operator adds count with the port of the server, and without a port for a proxy in front that ends TLS. A
+    name with another port is such a proxy's too. Whoever puts a proxy without TLS in front writes its scheme: ``http://NAME``.
     """
     own = _LOOPBACK_NAMES if is_loopback(host) else (f"[{host}]" if ":" in host else host,)
-    extra = [f"{name}:{port}" for name in extra_names if not name.rpartition(":")[2].isdecimal()]
-    without_port = list(own) if port in (80, 443) else []
-    return [*(f"{name}:{port}" for name in own), *extra, *extra_names, *without_port]
+    names = [f"{name}:{port}" for name in own]
+    names += own if port in (80, 443) else ()
+    for name in extra_names:
+        scheme, _, plain = name.rpartition("://")
+        outer, _, outer_port = plain.rpartition(":")
+        if not outer_port.isdecimal():
+            names += [f"{plain}:{port}", name if scheme else plain if port == 80 else f"https://{plain}"]
+        else:
+            is_own = int(outer_port) == port or is_loopback(outer)
+            names.append(name if scheme or is_own else f"https://{plain}")
+    return names
 
 
 def raise_open_files_limit() -> None:

@@ -41,7 +41,7 @@ MAX_IMPORTS = 4
 MAX_REFUSED_LINES = 1_000
 """Refused lines of an import that its answer lists."""
 _BATCH_BYTES = 1024 * 1024
-_BATCH_LINES = 500
+_BATCH_LINES = 1_000
 
 
 class LineSplitter:
@@ -78,7 +78,7 @@ async def export_log(request: Request, memory: CallerMemory, respond_async: Resp
     jobs: ServerJobs = request.app.state.server_jobs
     if respond_async and jobs.url and memory.journal.reach.unlimited:
         return job_response(await anyio.to_thread.run_sync(jobs.defer, memory, EXPORT_JOB))
-    headers = {"Content-Disposition": 'attachment; filename="lukasa.jsonl"', "X-Content-Type-Options": "nosniff"}
+    headers = {"Content-Disposition": 'attachment; filename="lukasa.jsonl"'}
     return StreamingResponse(_stream_log(memory), headers=headers, media_type=LOG_MEDIA_TYPE)
 
 
@@ -117,13 +117,13 @@ async def import_log(request: Request, memory: CallerMemory) -> Any:
 
 
 async def _batch_lines(request: Request) -> AsyncIterator[list[bytes]]:
-    """Yield the lines of a body, many at a time, also those before a fault."""
-    splitter, batch, size = LineSplitter(), list[bytes](), 0
+    """Yield the lines of a body, the first at once, then many at a time, also those before a fault."""
+    splitter, batch, size = LineSplitter(), list[bytes](), _BATCH_BYTES
     try:
         async for chunk in request.stream():
             batch += splitter.split(chunk)
             size += len(chunk)
-            if size >= _BATCH_BYTES or len(batch) >= _BATCH_LINES:
+            if batch and (size >= _BATCH_BYTES or len(batch) >= _BATCH_LINES):
                 yield batch
                 batch, size = [], 0
         batch += splitter.rest()

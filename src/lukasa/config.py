@@ -17,7 +17,7 @@ from lukasa.errors import FormatError, InvalidInput
 from lukasa.models.embedders import EMBEDDER_KEY_VARIABLE, EMBEDDER_VARIABLE
 from lukasa.storage.engines import ENGINES, find_engine_for_url
 from lukasa.storage.files import read_limited
-from lukasa.storage.location import IN_MEMORY, StoreLocation, split_url
+from lukasa.storage.location import IN_MEMORY, StoreLocation
 
 if TYPE_CHECKING:
     from lukasa.models.llm import LanguageModel
@@ -209,23 +209,14 @@ def single_token() -> str:
     return os.environ.get(TOKEN_VARIABLE, "")
 
 
-def find_hub(endpoint: str = "") -> tuple[str, str] | None:
-    """Return the address of the hub and the token for it, or ``None`` for the hub in the store.
+def find_hub() -> tuple[str, str] | None:
+    """Return the address of the hub in ``LUKASA_HUB`` and the token for it, or ``None`` for the hub in the store.
 
-    ``LUKASA_HUB`` names the hub of all sessions; ``endpoint`` is the one that a session's configuration names. The token in
-    ``LUKASA_HUB_TOKEN`` is sent to no other server than ``LUKASA_HUB``, if that is set, because a session may have been
-    imported; an endpoint without a token is not used.
+    The token in ``LUKASA_HUB_TOKEN`` is sent to no other server. What a session's configuration names counts for nothing,
+    because the session may have been imported, or written by another agent.
     """
-    hub, token = os.environ.get(HUB_VARIABLE, ""), hub_token()
-    known = split_url(hub)
-    try:
-        parts = split_url(endpoint)
-    except InvalidInput:  # a session that was imported may name anything
-        parts = split_url("")
-    is_address = parts.scheme in ("http", "https") and bool(parts.netloc)
-    if is_address and token and (not hub or (parts.scheme, parts.netloc) == (known.scheme, known.netloc)):
-        return endpoint, token
-    return (hub, token) if hub else None
+    hub = os.environ.get(HUB_VARIABLE, "")
+    return (hub, hub_token()) if hub else None
 
 
 def hub_token() -> str:

@@ -47,6 +47,7 @@ from lukasa.storage.engine import (
     ERASURE,
     IMPORT,
     LOSS,
+    PAGE_SESSION,
     QUARANTINE,
     RESERVED_KINDS,
     SET_ASIDE,
@@ -1146,7 +1147,7 @@ class Journal:
             named = (record.key for record in mentioning if names_subject(entry_bytes(record), subject, exact=exact))
             chosen.update(dict.fromkeys(named))
         protected = RESERVED_KINDS - ({QUARANTINE, SET_ASIDE, IMPORT} if subject else {SET_ASIDE})
-        protected |= {API_TOKEN, TOKEN_USE}  # a hash may hold any letters; tokens are revoked, not erased
+        protected |= {API_TOKEN, PAGE_SESSION, TOKEN_USE}  # a hash may hold any letters; tokens are revoked, not erased
         erased = choose_erased(reader, chosen)
         return [entry for entry in erased if entry.scope != SYSTEM or entry.kind not in protected]
 

@@ -105,9 +105,9 @@ class Service:
     arguments: Arguments = lambda memory, parts: (memory.valid_journal, parts.clock)
 
 
-def _open_network(memory: Memory, endpoint: str = "") -> Network | None:
-    """Return the network of a caller: the hub at an address, or the hub in the store if the caller may use the shared scope."""
-    if (found := find_hub(endpoint)) is not None:
+def _open_network(memory: Memory, _endpoint: str = "") -> Network | None:
+    """Return the network of a caller: the hub of the environment, or that in the store if the caller may use the shared scope."""
+    if (found := find_hub()) is not None:
         from lukasa.api_connection import ApiConnection
         from lukasa.network.http import HttpNetwork
 

@@ -1,5 +1,6 @@
 """The hub behind HTTP: the conformance suite over one server, over two servers of one PostgreSQL store, and sessions on it."""
 
+import socket
 from contextlib import ExitStack
 from itertools import cycle
 
@@ -92,18 +93,21 @@ def test_a_session_recovers_its_predictions_from_the_hub(tmp_path, hub_url, open
 
 
 @pytest.mark.requirement("CHK-12")
-def test_an_endpoint_gets_the_token_only_if_it_is_the_hub_of_the_environment(monkeypatch):
-    from lukasa.config import find_hub
-
-    monkeypatch.setenv("LUKASA_HUB_TOKEN", "secret")
-    assert find_hub("https://one.example/api") == ("https://one.example/api", "secret")
-    monkeypatch.setenv("LUKASA_HUB", "https://hub.example")
-    assert find_hub("https://one.example/api") == ("https://hub.example", "secret")
-    assert find_hub("https://hub.example/api") == ("https://hub.example/api", "secret")
-    monkeypatch.delenv("LUKASA_HUB_TOKEN")
-    assert find_hub("https://hub.example/api") == ("https://hub.example", "")
-    monkeypatch.delenv("LUKASA_HUB")
-    assert find_hub("https://one.example/api") is None
+@pytest.mark.parametrize("hub", [None, "in the environment"])
+def test_the_endpoint_of_a_session_never_gets_the_token(tmp_path, hub_url, open_store, monkeypatch, hub):
+    """A session may have been imported, or written by another agent; it names any server."""
+    if hub:
+        monkeypatch.setenv("LUKASA_HUB", hub_url)
+    monkeypatch.setenv("LUKASA_HUB_TOKEN", token_for("a"))
+    memory = open_store(str(tmp_path / "a.db"), agent="a")
+    with socket.create_server(("127.0.0.1", 0)) as stranger, memory.sessions.start("demo") as session:
+        stranger.settimeout(0.2)
+        place = f"http://127.0.0.1:{stranger.getsockname()[1]}"
+        session.update("/configuration/api_endpoint", place)
+        session.update("/signal_history/-", make_signal("s1") | {"broadcast": False})
+        assert session.sync()["connected"] is True  # with the hub of the environment, or that in the store
+        with pytest.raises(TimeoutError):
+            stranger.accept()
 
 
 @pytest.mark.requirement("CHK-12")

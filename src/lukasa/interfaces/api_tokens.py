@@ -88,7 +88,7 @@ class ApiTokens:
         if scopes is not None and not agent and not read_only:
             hint = "Name the agent (--agent), or make the token read-only (--read-only)."
             raise InvalidInput("A token that writes needs an agent, the author of what it writes.", hint=hint)
-        token = ApiToken(name, _hash_token(secret), agent, scopes, read_only, 0, expires_at)
+        token = ApiToken(name, hash_token(secret), agent, scopes, read_only, 0, expires_at)
         if rate is None:
             rate = 0 if token.access == "owner" else DEFAULT_RATE
         self._check(token := replace(token, rate=rate))
@@ -127,7 +127,11 @@ class ApiTokens:
 
     def find(self, secret: str) -> ApiToken | None:
         """Return the valid token with this secret."""
-        record = self._journal.get(Key(SYSTEM, API_TOKEN, _hash_token(secret)))
+        return self.find_hash(hash_token(secret))
+
+    def find_hash(self, sha256: str) -> ApiToken | None:
+        """Return the valid token whose secret has this hash."""
+        record = self._journal.get(Key(SYSTEM, API_TOKEN, sha256))
         if record is None:
             return None
         token = _parse_token(record)
@@ -135,7 +139,7 @@ class ApiTokens:
 
     def is_use_noted(self, secret: str) -> bool:
         """Return whether the use of the token with this secret was recorded within the hour."""
-        noted = self._noted.get(_hash_token(secret))
+        noted = self._noted.get(hash_token(secret))
         return noted is not None and self._clock.now() - noted < USE_INTERVAL
 
     def note_use(self, token: ApiToken) -> None:
@@ -179,12 +183,12 @@ def token_from_environment(secret: str, agent: str, scopes: tuple[str, ...] | No
     """Return the token that an environment variable gives in plain text."""
     if len(secret) < _MIN_TOKEN_LENGTH:
         raise InvalidInput(f"A token needs at least {_MIN_TOKEN_LENGTH} characters.")
-    return ApiToken("environment", _hash_token(secret), agent, scopes)
+    return ApiToken("environment", hash_token(secret), agent, scopes)
 
 
 def is_secret_of(secret: str, token: ApiToken) -> bool:
     """Return whether a token has this secret. Compares in constant time."""
-    return hmac.compare_digest(_hash_token(secret), token.sha256)
+    return hmac.compare_digest(hash_token(secret), token.sha256)
 
 
 def write_secret(path: Path, secret: str) -> None:
@@ -200,7 +204,8 @@ def is_readable_by_others(path: Path) -> bool:
     return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
-def _hash_token(secret: str) -> str:
+def hash_token(secret: str) -> str:
+    """Return the id of the token, or of the page session, with a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -13,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lukasa.canonical_json import encode
 from lukasa.errors import InvalidInput
+from lukasa.interfaces.auth import SAFE_HEADERS, TOKEN_KEY
 from lukasa.interfaces.limits import MAX_HEAD_BYTES, ConnectionLimits
 from lukasa.interfaces.outcomes import request_error
 
@@ -89,20 +90,32 @@ class LimitedConnection(_Parser):
     limits = ConnectionLimits()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a place among the connections, or the place of the one that has waited longest for its next request."""
+        """Take a place among the connections, or the place of one that waits (see ``_makes_room``)."""
         self._writes = JoinedWrites(transport, asyncio.get_running_loop())
         super().connection_made(self._writes)
-        self._waiting_since: float | None = self.loop.time()
+        self._waiting_since = self.loop.time()
+        self._waits = True
         self._read_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._start_read_timer(self.limits.header_seconds)
         if len(self.connections) > self.limits.connections:
             others = [other for other in self.connections if other is not self and isinstance(other, LimitedConnection)]
-            idle = [other for other in others if other._waiting_since is not None]
-            if idle:
-                min(idle, key=lambda other: other._waiting_since or 0.0).transport.abort()
+            staying = [other for other in others if not other.transport.is_closing()]
+            if len(staying) < self.limits.connections:
+                return  # others have made room in this step of the event loop
+            waiting = [other for other in staying if other._makes_room()]
+            if waiting:
+                min(waiting, key=lambda other: (other.cycle is not None, other._waiting_since)).transport.abort()
             else:
                 self._answer("too_many_connections", "The server has no connection left.")
+
+    def _makes_room(self) -> bool:
+        """Return whether the connection may be closed for a new one: it waits for a request, or for the body of one without a token.
+
+        Those that never sent the head of a request go first, then those that have waited longest.
+        """
+        cycle: Any = self.cycle
+        return self._waits or (cycle.more_body and TOKEN_KEY not in cycle.scope)
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived, then wait for the headers of a request or for more of its body, but not for ever."""
@@ -114,22 +127,22 @@ class LimitedConnection(_Parser):
             if self._read_timer is None:
                 self._start_read_timer(self.limits.header_seconds)
         elif self.cycle.more_body:
-            self._waiting_since = None
+            self._waits = False
             self._start_read_timer(self.limits.body_seconds)
         else:
-            self._waiting_since = None
+            self._waits = False
             self._stop_timers()
 
     def on_response_complete(self) -> None:
         """Send the response, and wait for the next request."""
         self._writes.flush()
-        self._waiting_since = self.loop.time()
+        self._waiting_since, self._waits = self.loop.time(), True
         if self._read_timer is not None:
             self._read_timer.cancel()
             self._read_timer = None
         super().on_response_complete()
         if not self.cycle.response_complete:  # the next request had arrived already
-            self._waiting_since = None
+            self._waits = False
             if self.cycle.more_body:
                 self._start_read_timer(self.limits.body_seconds)
 
@@ -180,7 +193,8 @@ class LimitedConnection(_Parser):
             info = request_error(code, message)
             body = encode(info.as_problem())
             phrase = HTTPStatus(info.http_status).phrase
-            more = "Retry-After: 1\r\n" if info.http_status == 503 else ""
+            more = "".join(f"{name}: {value}\r\n" for name, value in SAFE_HEADERS.items())
+            more += "Retry-After: 1\r\n" if info.http_status == 503 else ""
             head = (
                 f"HTTP/1.1 {info.http_status} {phrase}\r\nContent-Type: application/problem+json\r\n"
                 f"Content-Length: {len(body)}\r\n{more}Connection: close\r\n\r\n"

@@ -16,6 +16,8 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_IMPORT_BYTES = 1024 * 1024 * 1024
 """An imported log is read as it arrives, so that it may be longer than other bodies."""
+MAX_OPEN_BODY_BYTES = 16 * 1024
+"""A body without a token holds no more than the token of a person who signs in."""
 RATE_WINDOW = 60.0
 RECOUNT_SECONDS = 1.0
 """How old the number of requests that other servers have admitted may be."""

@@ -128,6 +128,7 @@ REFUSALS: Mapping[str, OutcomeRow] = {
     "body_too_large": OutcomeRow(ExitCode.REFUSED, 413, "body-too-large", "refused", "Send less at once."),
     "not_http": OutcomeRow(ExitCode.USAGE, 400, "not-http", "refused", _READ_OPENAPI),
     "too_slow": OutcomeRow(ExitCode.UNAVAILABLE, 408, "too-slow", "refused", "Send the request again, at once."),
+    "import_running": OutcomeRow(ExitCode.CONFLICT, 409, "import-running", "refused", "Call again when it has ended."),
     "too_many_connections": OutcomeRow(ExitCode.UNAVAILABLE, 503, "too-many-connections", "refused", _TRY_AGAIN),
 }
 """Codes that are reported unlike other refusals. Only interfaces give ``usage``, ``unproved`` and those after ``unproved``."""

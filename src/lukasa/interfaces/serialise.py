@@ -319,7 +319,8 @@ def _manifest(manifest: Manifest) -> Json:
 def import_json(result: Any, place: str = "line") -> Json:
     """Return an import; ``place`` names what a refusal points at, a line or a file."""
     refused = [{place: where, "reason": reason} for where, reason in result.refused]
-    return {"added": result.added, "present": result.present, "refused": refused}
+    more = {"refused_more": result.refused_more} if getattr(result, "refused_more", 0) else {}
+    return {"added": result.added, "present": result.present, "refused": refused, **more}
 
 
 @_encodes("SourceImportResult")

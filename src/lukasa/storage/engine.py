@@ -42,6 +42,7 @@ ERASURE = "erasure"
 COMPACTION = "compaction"
 API_TOKEN = "api_token"  # noqa: S105 - a kind of record
 TOKEN_USE = "api_token_use"  # noqa: S105 - a kind of record
+PAGE_SESSION = "page_session"
 SET_ASIDE = "set_aside"
 LOSS = "loss"
 IMPORT = "import"

@@ -25,7 +25,8 @@ from lukasa.storage.integrity import Fingerprint
 ENTIRE_LOG = Query(every_version=True, hidden=True)
 _HEADER = b'{"lukasa":"log","format":1}'
 _RECORD_SEPARATOR = b'","record":'
-_MAX_LINE_BYTES = 64 * 1024 * 1024
+MAX_HEADER_BYTES = len(_HEADER) + 2
+MAX_LINE_BYTES = 64 * 1024 * 1024
 _PAGE_SIZE = 500
 
 
@@ -39,19 +40,25 @@ def read_log(reader: Reader, query: Query = ENTIRE_LOG) -> Iterator[Record]:
         query = replace(query, after=page[-1].seq)
 
 
-def write_log(records: Iterable[Record], target: BinaryIO, damaged: set[int]) -> Fingerprint:
-    """Write records in log order and return their fingerprint; add the positions of altered ones to ``damaged``."""
-    fingerprint = Fingerprint()
-    target.write(_HEADER + b"\n")
+def encode_log(records: Iterable[Record], damaged: set[int], fingerprint: Fingerprint | None = None) -> Iterator[bytes]:
+    """Yield the lines of records in log order. Add them to a fingerprint, and the positions of altered ones to ``damaged``."""
+    written = fingerprint or Fingerprint()
+    yield _HEADER + b"\n"
     for record in records:
         entry = entry_bytes(record)
         if digest_of(entry) != record.digest:
             damaged.add(record.seq)
             continue
-        target.write(b'{"sha256":"%b%b%b}\n' % (record.digest.hex().encode(), _RECORD_SEPARATOR, entry))
-        fingerprint.add(record.scope, record.kind, record.digest)
-    end = {"sha256": fingerprint.digest, "versions": fingerprint.versions}
-    target.write(canonical_json.encode({"end": end}) + b"\n")
+        yield b'{"sha256":"%b%b%b}\n' % (record.digest.hex().encode(), _RECORD_SEPARATOR, entry)
+        written.add(record.scope, record.kind, record.digest)
+    end = {"sha256": written.digest, "versions": written.versions}
+    yield canonical_json.encode({"end": end}) + b"\n"
+
+
+def write_log(records: Iterable[Record], target: BinaryIO, damaged: set[int]) -> Fingerprint:
+    """Write records in log order and return their fingerprint; add the positions of altered ones to ``damaged``."""
+    fingerprint = Fingerprint()
+    target.writelines(encode_log(records, damaged, fingerprint))
     return fingerprint
 
 
@@ -61,26 +68,54 @@ def is_log_file(path: Path) -> bool:
         return file.readline(len(_HEADER) + 2).rstrip(b"\r\n") == _HEADER
 
 
-def parse_log(source: BinaryIO, fingerprint: Fingerprint | None = None) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the entries of an exported log with their digests, and add them to a fingerprint.
+class LogParser:
+    """Parses the lines of an exported log, one after the other, and adds its entries to a fingerprint, which the last line proves.
 
-    The first entry is on line 2, the next on line 3, and so on. Raises ``FormatError`` if the file is something else,
-    or if its end is missing.
+    Line 1 is the header; the first entry is on line 2, the next on line 3, and so on.
     """
-    if source.readline(len(_HEADER) + 2).rstrip(b"\r\n") != _HEADER:
-        raise FormatError("This is not an exported log: its first line is not a Lukasa header.")
-    found, has_ended = fingerprint or Fingerprint(), False
-    for number, line in enumerate(read_lines(source, _MAX_LINE_BYTES), 2):
-        if has_ended:
+
+    def __init__(self, fingerprint: Fingerprint | None = None) -> None:
+        self._found = fingerprint or Fingerprint()
+        self._has_ended = False
+        self.line_number = 1
+
+    def parse(self, line: bytes) -> tuple[bytes, bytes] | None:
+        """Return the entry of the next line and its digest; ``None`` for the header and the end. Raises ``FormatError``."""
+        number = self.line_number
+        self.line_number += 1
+        if number == 1:
+            if line != _HEADER:
+                raise FormatError("This is not an exported log: its first line is not a Lukasa header.")
+            return None
+        if self._has_ended:
             raise FormatError(f"Line {number} follows the end of the log.")
         if line.startswith(b'{"end":'):
-            _check_end(line, number, found)
-            has_ended = True
-        else:
-            entry, digest = _split_line(line, number, found)
-            yield entry, digest
-    if not has_ended:
-        raise FormatError("The file ends in the middle: its last line is missing. Everything before it was imported.")
+            _check_end(line, number, self._found)
+            self._has_ended = True
+            return None
+        return _split_line(line, number, self._found)
+
+    def finish(self) -> None:
+        """Raise ``FormatError`` if the last line is missing."""
+        if not self._has_ended:
+            raise FormatError(
+                "The file ends in the middle: its last line is missing. Everything before it was imported."
+            )
+
+
+def parse_log(source: BinaryIO, fingerprint: Fingerprint | None = None) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the entries of an exported log with their digests (see ``LogParser``)."""
+    parser = LogParser(fingerprint)
+    for line in read_log_lines(source):
+        if (parsed := parser.parse(line)) is not None:
+            yield parsed
+    parser.finish()
+
+
+def read_log_lines(source: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a log without their ends. Raises ``FormatError`` at one that is too long."""
+    yield source.readline(MAX_HEADER_BYTES).rstrip(b"\r\n")
+    yield from read_lines(source, MAX_LINE_BYTES)
 
 
 def _split_line(line: bytes, number: int, fingerprint: Fingerprint) -> tuple[bytes, bytes]:

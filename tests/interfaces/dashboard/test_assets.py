@@ -25,8 +25,13 @@ ORIGIN = {"Origin": "http://testserver"}
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CallerStores]:
-    stores = CallerStores(str(tmp_path_factory.mktemp("assets") / "memory.db"), Caller(), embedder="hash")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("assets") / "memory.db")
+
+
+@pytest.fixture(scope="module")
+def stores(place: str) -> Iterator[CallerStores]:
+    stores = CallerStores(place, Caller(), embedder="hash")
     yield stores
     stores.close()
 
@@ -148,10 +153,48 @@ def test_a_token_becomes_a_cookie_that_no_script_reads(client: TestClient, token
     assert client.get("/v1/caller").status_code == 401
 
 
-def test_behind_tls_the_cookie_is_sent_over_tls_only(client: TestClient, token: str) -> None:
-    headers = {"Origin": "https://testserver"}
-    answer = client.post("/login", json={"token": token}, headers=headers)
-    assert "Secure" in answer.headers["set-cookie"]
+def test_behind_tls_the_cookie_is_sent_over_tls_only(stores: CallerStores, token: str) -> None:
+    app = build_app(stores, StoreTokenSource(stores), ["https://testserver"])
+    with TestClient(app) as client:
+        answer = client.post("/login", json={"token": token}, headers={"Origin": "https://testserver"})
+        assert "Secure" in answer.headers["set-cookie"]
+
+
+def test_the_cookie_is_not_the_token_and_a_copy_of_it_ends_with_signing_out_on_every_server(
+    stores: CallerStores, token: str, place: str
+) -> None:
+    elsewhere = CallerStores(place, Caller(), embedder="hash")
+    one, other = (TestClient(build_app(each, StoreTokenSource(each), ["testserver"])) for each in (stores, elsewhere))
+    one.post("/login", json={"token": token}, headers=ORIGIN)
+    (name, copied), *_ = one.cookies.items()
+    assert token not in copied
+    other.cookies.set(name, copied)
+    assert other.get("/v1/caller").json()["agent"] == "ada"
+    assert other.get("/v1/stats", headers={"Authorization": f"Bearer {copied}"}).status_code == 401
+    assert one.post("/logout", headers=ORIGIN).status_code == 200
+    assert other.get("/v1/caller").status_code == 401
+    assert other.get("/login/status").json() == {"signed_in": False}
+    one.cookies.set(name, token)  # nor does the token itself count in a cookie
+    assert one.get("/v1/caller").status_code == 401
+    elsewhere.close()
+
+
+def test_signing_in_again_ends_the_session_before(client: TestClient, token: str) -> None:
+    client.post("/login", json={"token": token}, headers=ORIGIN)
+    (name, before), *_ = client.cookies.items()
+    client.post("/login", json={"token": token}, headers=ORIGIN)
+    assert client.get("/v1/caller").status_code == 200
+    client.cookies.clear()
+    client.cookies.set(name, before)
+    assert client.get("/v1/caller").status_code == 401
+
+
+@pytest.mark.parametrize("origin", ["https://testserver", "http://testserver:80", "ftp://testserver", "testserver"])
+def test_a_page_of_another_scheme_or_port_is_of_another_origin(client: TestClient, token: str, origin: str) -> None:
+    answer = client.post("/login", json={"token": token}, headers={"Origin": origin})
+    assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+    headers = {"Origin": origin, "Authorization": f"Bearer {token}"}
+    assert client.get("/v1/caller", headers=headers).status_code == 403
 
 
 def test_a_wrong_token_gets_no_cookie(client: TestClient) -> None:

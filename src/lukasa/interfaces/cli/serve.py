@@ -77,6 +77,7 @@ def mcp(
     if token_cost:
         _show_token_cost(call)
         return
+    _log_plainly()
     caller = Caller(call.agent, call.scopes or None)
     server, stores = build_server(call.store, caller, compat=compat or "", tools=tools)
     server.warm_up = stores.warm_up
@@ -155,11 +156,13 @@ def serve(
         from lukasa.interfaces.stores import Caller
     except ImportError as error:
         raise MissingExtra("The server is not installed.", hint="Run: pip install 'lukasa[server]'") from error
+    _log_plainly()
     if access_log:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logging.getLogger("lukasa.access").addHandler(handler)
         logging.getLogger("lukasa.access").setLevel(logging.INFO)
+        logging.getLogger("lukasa.access").propagate = False
     with (
         _request_tracing(traces) if traces else nullcontext(lambda app: app) as trace,
         _demo_store() if demo else nullcontext((call.store, backups)) as (store, backups),
@@ -192,6 +195,12 @@ def serve(
             )
         finally:
             stores.close()
+
+
+def _log_plainly() -> None:
+    """Print what libraries log as it is. The handler that MCP would add imports modules when it prints an error, which fails
+    and ends the server when no descriptor is left."""
+    logging.basicConfig(format="%(message)s")
 
 
 @contextmanager

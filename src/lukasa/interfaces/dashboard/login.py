@@ -1,4 +1,4 @@
-"""Signing in and out of the dashboard: a token in a form becomes a cookie that no script can read."""
+"""Signing in and out of the dashboard: a token in a form starts a session, whose cookie no script can read."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from lukasa.interfaces.auth import TokenSource, cookie_name, is_same_origin, read_secret, token_to_cookie
+from lukasa.interfaces.auth import TokenSource, cookie_name, is_same_origin, read_session
 from lukasa.interfaces.http.requests import RequestModel
 from lukasa.interfaces.http.responses import JsonResponse, problem_response
 from lukasa.interfaces.outcomes import request_error
+from lukasa.interfaces.page_sessions import SESSION_TIME, PageSessions
 
 LOGIN_PATHS = frozenset({"/login", "/login/status", "/logout"})
-COOKIE_SECONDS = 7 * 24 * 3600
+COOKIE_SECONDS = int(SESSION_TIME.total_seconds())
 
 router = APIRouter(include_in_schema=False)
 
@@ -27,32 +28,34 @@ class Login(RequestModel):
 
 @router.post("/login")
 def log_in(request: Request, body: Login) -> Any:
-    """Set the cookie for a valid token."""
+    """Start a session of a valid token and set its cookie."""
     find_token: TokenSource = request.app.state.token_source
+    sessions: PageSessions = request.app.state.page_sessions
     if not is_same_origin(request.scope):
         return problem_response(request_error("foreign_origin", "Sign in on the page of this server."))
     token = find_token(body.token.strip())
     if token is None:
         return problem_response(request_error("unauthorized", "This is no valid token."))
     response = JsonResponse({"name": token.name, "access": token.access})
-    _set_cookie(request, response, token_to_cookie(body.token.strip()), COOKIE_SECONDS)
+    sessions.end(read_session(request.scope))
+    _set_cookie(request, response, sessions.start(token), COOKIE_SECONDS)
     return response
 
 
 @router.get("/login/status")
 def read_status(request: Request) -> Any:
     """Say whether the browser is signed in, so that the page need not provoke a refusal to find out."""
-    find_token: TokenSource = request.app.state.token_source
-    return JsonResponse(
-        {"signed_in": find_token(read_secret(request.scope)) is not None}, headers={"Cache-Control": "no-store"}
-    )
+    sessions: PageSessions = request.app.state.page_sessions
+    return JsonResponse({"signed_in": sessions.find(read_session(request.scope)) is not None})
 
 
 @router.post("/logout")
 def log_out(request: Request) -> Any:
-    """Remove the cookie."""
+    """End the session, so that a copy of its cookie is worth nothing, and remove the cookie."""
     if not is_same_origin(request.scope):
         return problem_response(request_error("foreign_origin", "Sign out on the page of this server."))
+    sessions: PageSessions = request.app.state.page_sessions
+    sessions.end(read_session(request.scope))
     response = JsonResponse({})
     _set_cookie(request, response, "", 0)
     return response
@@ -60,7 +63,6 @@ def log_out(request: Request) -> Any:
 
 def _set_cookie(request: Request, response: Response, value: str, seconds: int) -> None:
     secure = request.headers.get("origin", "").startswith("https:")
-    response.headers["Cache-Control"] = "no-store"
     response.set_cookie(
         cookie_name(request.headers), value, seconds, path="/", secure=secure, httponly=True, samesite="strict"
     )

@@ -18,6 +18,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp
 
 import lukasa
+from lukasa.clock import SystemClock
 from lukasa.errors import LukasaError
 from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
 from lukasa.interfaces.dashboard import login
@@ -58,11 +59,15 @@ from lukasa.interfaces.http.routes import (
 from lukasa.interfaces.http.server_jobs import ServerJobs
 from lukasa.interfaces.mcp.http import MCP_PATH
 from lukasa.interfaces.outcomes import NotAccepted, outcome_of, request_error, usage_error
+from lukasa.interfaces.page_sessions import PageSessions
 from lukasa.interfaces.stores import CallerStores
 from lukasa.outcome import Accepted, RepeatedRequest
 
 STREAMING_PATHS = frozenset({"/v1/import"})
 """Paths whose bodies are read as they arrive."""
+
+LONG_PATHS = frozenset({"/v1/events", "/v1/export", "/v1/import"})
+"""Paths whose requests end when their token does."""
 
 READING_PATHS = frozenset({"/v1/recall", "/v1/before-task", MCP_PATH})
 """Paths whose POST requests a read-only token may send. MCP refuses the writes of such a token itself."""
@@ -142,7 +147,10 @@ def build_app(
     )
     app.state.stores = stores
     app.state.server_jobs = server_jobs
+    app.state.running_imports = set()
     app.state.token_source = token_source
+    sessions = PageSessions(stores, getattr(token_source, "find_hash", lambda _: None), SystemClock())
+    app.state.page_sessions = sessions
     for router in ROUTERS:
         app.include_router(router)
     if compat == "mem0":
@@ -164,6 +172,8 @@ def build_app(
         open_paths=OPEN_PATHS | LOGIN_PATHS | assets.keys(),
         reading_paths=READING_PATHS | mem0.READING_PATHS if compat == "mem0" else READING_PATHS,
         streaming_paths=STREAMING_PATHS,
+        long_paths=LONG_PATHS,
+        sessions=sessions,
     )
     return RequestMetrics(mem0.accept_mem0_tokens(admitted) if compat == "mem0" else admitted)
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from lukasa.canonical_json import decode, encode
 from lukasa.errors import InvalidInput
+from lukasa.interfaces.auth import SAFE_HEADERS
 from lukasa.interfaces.outcomes import NotAccepted, OutcomeInfo, require_accepted
 from lukasa.interfaces.serialise import to_json
 from lukasa.jobs import DeferredJob
@@ -88,7 +89,9 @@ class JsonResponse(Response):
 def problem_response(info: OutcomeInfo, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for a refusal, a conflict or an error."""
     more = {"Retry-After": str(RETRY_AFTER_SECONDS)} if info.http_status in (429, 503) else {}
-    return Response(encode(info.as_problem()), info.http_status, {**more, **(headers or {})}, PROBLEM_MEDIA_TYPE)
+    return Response(
+        encode(info.as_problem()), info.http_status, {**SAFE_HEADERS, **more, **(headers or {})}, PROBLEM_MEDIA_TYPE
+    )
 
 
 def entity_tag(version: int) -> str:

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import io
-import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, Any
 
-import anyio
-import anyio.from_thread
 import anyio.to_thread
-from anyio.streams.memory import MemoryObjectSendStream
 from fastapi import Path, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 
 from lukasa.clock import to_iso
-from lukasa.errors import InvalidInput
+from lukasa.errors import FormatError, InvalidInput
+from lukasa.interfaces.auth import TOKEN_KEY
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, RespondAsync
-from lukasa.interfaces.http.responses import DEFERRED, LOG_MEDIA_TYPE, JsonResponse, job_response
+from lukasa.interfaces.http.responses import DEFERRED, LOG_MEDIA_TYPE, JsonResponse, job_response, problem_response
 from lukasa.interfaces.http.server_jobs import BACKUP_JOB, EXPORT_JOB, ServerJobs
-from lukasa.interfaces.outcomes import not_found, require_accepted
+from lukasa.interfaces.outcomes import NotAccepted, not_found, outcome_of, require_accepted
 from lukasa.interfaces.serialise import import_json, to_json
 from lukasa.memory import Memory, find_backups
+from lukasa.outcome import Refused
 from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Query
+from lukasa.storage.log_file import MAX_HEADER_BYTES, MAX_LINE_BYTES
 from lukasa.transfer.backup import store_backup_name
+from lukasa.transfer.jsonl import LogImport, encode_export
 
 router = PrefixRouter(prefix="/v1", tags=["transfer"])
 BACKUP_PROOF = "backup_proof"
@@ -34,25 +36,37 @@ _NDJSON = {"description": "The log, one entry per line.", "content": {LOG_MEDIA_
 _LOG_BODY = {"requestBody": {"required": True, "content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}}}
 
 
-class ChunkWriter(io.RawIOBase):
-    """A file whose content goes to a stream in chunks; writing waits until the reader has taken them."""
+MAX_IMPORTS = 4
+"""Imports that a server takes at the same time, at most one of each token, so that what they hold in memory is limited."""
+MAX_REFUSED_LINES = 1_000
+"""Refused lines of an import that its answer lists."""
+_BATCH_BYTES = 1024 * 1024
+_BATCH_LINES = 1_000
 
-    def __init__(self, stream: MemoryObjectSendStream[bytes]) -> None:
-        self._stream = stream
-        self._buffer = bytearray()
 
-    def write(self, data: Any) -> int:
-        """Add bytes, and send the chunk if it is full."""
-        self._buffer += data
-        if len(self._buffer) >= _CHUNK_BYTES:
-            self.flush()
-        return len(data)
+class LineSplitter:
+    """Splits a body into lines as it arrives. It holds one line that has not ended, and no more of it than a log may have."""
 
-    def flush(self) -> None:
-        """Send what is there."""
-        if self._buffer:
-            anyio.from_thread.run(self._stream.send, bytes(self._buffer))
-            self._buffer.clear()
+    def __init__(self) -> None:
+        self._unfinished = bytearray()
+        self._limit = MAX_HEADER_BYTES
+
+    def split(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that have ended. Raises ``FormatError`` if one is too long."""
+        first, newline, others = chunk.partition(b"\n")
+        self._unfinished += first
+        if len(self._unfinished) > self._limit:
+            raise FormatError(f"A line is longer than {self._limit:,} bytes, or this is no exported log.")
+        if not newline:
+            return []
+        self._limit = MAX_LINE_BYTES
+        lines = [self._unfinished, *others.split(b"\n")]
+        self._unfinished = bytearray(lines.pop())
+        return [bytes(line).rstrip(b"\r") for line in lines]
+
+    def rest(self) -> list[bytes]:
+        """Return the last line if no line end followed it."""
+        return [bytes(self._unfinished)] if self._unfinished else []
 
 
 @router.get("/export", response_class=StreamingResponse, responses={200: _NDJSON, 202: DEFERRED})
@@ -64,37 +78,73 @@ async def export_log(request: Request, memory: CallerMemory, respond_async: Resp
     jobs: ServerJobs = request.app.state.server_jobs
     if respond_async and jobs.url and memory.journal.reach.unlimited:
         return job_response(await anyio.to_thread.run_sync(jobs.defer, memory, EXPORT_JOB))
-    headers = {"Content-Disposition": 'attachment; filename="lukasa.jsonl"', "X-Content-Type-Options": "nosniff"}
+    headers = {"Content-Disposition": 'attachment; filename="lukasa.jsonl"'}
     return StreamingResponse(_stream_log(memory), headers=headers, media_type=LOG_MEDIA_TYPE)
 
 
 async def _stream_log(memory: Memory) -> AsyncIterator[bytes]:
-    sender, receiver = anyio.create_memory_object_stream[bytes](1)
+    """Yield the log in chunks. A thread is taken to make each, and none while the client reads it."""
+    lines = encode_export(memory.journal)
+    while chunk := await anyio.to_thread.run_sync(_join_lines, lines):
+        yield chunk
 
-    def write() -> None:
-        target = ChunkWriter(sender)
-        memory.export(target)  # type: ignore[arg-type]  # a raw file is written like a buffered one
-        target.flush()
 
-    async def run() -> None:
-        async with sender:
-            await anyio.to_thread.run_sync(write)
-
-    async with anyio.create_task_group() as group, receiver:
-        group.start_soon(run)
-        async for chunk in receiver:
-            yield chunk
+def _join_lines(lines: Iterator[bytes]) -> bytes:
+    chunk = bytearray()
+    while len(chunk) < _CHUNK_BYTES and (line := next(lines, b"")):
+        chunk += line
+    return bytes(chunk)
 
 
 @router.post("/import", openapi_extra=_LOG_BODY)
 async def import_log(request: Request, memory: CallerMemory) -> Any:
-    """Import an exported log. Entries that are already stored are skipped, so that it can be sent again."""
-    with tempfile.SpooledTemporaryFile(max_size=8 * 1024 * 1024) as file:
+    """Import an exported log as it arrives. Entries that are already stored are skipped, so that it can be sent again.
+
+    It ends at the first line that is none of a log; ``details`` of the problem say what was done before. A token imports one
+    log at a time.
+    """
+    running = LogImport(memory.journal, max_refused=MAX_REFUSED_LINES)
+    with _take_turn(request.app.state.running_imports, request.scope[TOKEN_KEY].sha256):
+        try:
+            async for lines in _batch_lines(request):
+                await anyio.to_thread.run_sync(running.add, lines)
+            running.finish()
+        except FormatError as error:
+            return problem_response(replace(outcome_of(error), details=import_json(running.result)))
+        except ClientDisconnect:
+            pass  # nobody hears the answer; what arrived is stored
+    return JsonResponse(import_json(running.result))
+
+
+async def _batch_lines(request: Request) -> AsyncIterator[list[bytes]]:
+    """Yield the lines of a body, the first at once, then many at a time, also those before a fault."""
+    splitter, batch, size = LineSplitter(), list[bytes](), _BATCH_BYTES
+    try:
         async for chunk in request.stream():
-            file.write(chunk)
-        file.seek(0)
-        result = await anyio.to_thread.run_sync(lambda: memory.import_(file))  # type: ignore[arg-type]  # a file
-    return JsonResponse(import_json(result))
+            batch += splitter.split(chunk)
+            size += len(chunk)
+            if batch and (size >= _BATCH_BYTES or len(batch) >= _BATCH_LINES):
+                yield batch
+                batch, size = [], 0
+        batch += splitter.rest()
+    except Exception:
+        yield batch
+        raise
+    yield batch
+
+
+@contextmanager
+def _take_turn(running: set[str], token: str) -> Iterator[None]:
+    """Refuse an import while one of the same token runs on this server, or too many of others."""
+    if token in running:
+        raise NotAccepted(Refused("import_running", "This token is importing a log already."))
+    if len(running) >= MAX_IMPORTS:
+        raise NotAccepted(Refused("import_running", f"The server is importing {MAX_IMPORTS} logs already."))
+    running.add(token)
+    try:
+        yield
+    finally:
+        running.discard(token)
 
 
 @router.post("/backups", status_code=201, responses={202: DEFERRED})

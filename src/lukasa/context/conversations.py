@@ -56,6 +56,7 @@ from lukasa.read_cache import ReadCache
 from lukasa.recall.memories import MemorySource, recall_memories
 from lukasa.record import Draft, Key, Record
 from lukasa.scope import RESERVED_NAMES, SHARED
+from lukasa.standing import find_unconfirmed_orders, split_by_reason
 from lukasa.storage.engine import AsOf, Query, Reader
 
 if TYPE_CHECKING:
@@ -686,7 +687,9 @@ class Conversations:
         if question is None:
             question = next((turn.content for turn in reversed(turns) if turn.role != "tool"), "")
         older_turns: list[tuple[Turn, str]] = []
+        left_out: list[tuple[Record, str]] = []
         now, fact_records = self._clock.now(), self._read_listed_facts(context)
+        orders = list(find_unconfirmed_orders(self._journal, fact_records))
         expired = [record.key for record in fact_records if is_expired(record, now)]
         if budget and context.folded and older and question.strip():
             shown = {turn.id for turn in turns}
@@ -697,20 +700,27 @@ class Conversations:
                 scopes=(context.scope,),
                 session=session_id,
                 min_relevance=0,
-            )
-            expired += [entry.record.key for entry in result.left_out]
+            ).without_orders()
+            left_out += result.left_out
             for record in [record for record in result.records if record.id not in shown][:older]:
                 turn = parse_turn(record)
                 passage = replace(turn, content=extract_passage(turn.content, question))
                 older_turns.append((passage, describe_freshness(record, now)))
-        facts = [(record.text, describe_freshness(record, now)) for record in fact_records if record.key not in expired]
+        facts = [
+            (record.text, describe_freshness(record, now))
+            for record in fact_records
+            if record.key not in (*expired, *orders)
+        ]
         others: list[Record] = []
         if budget and question.strip() and (sources := list(include)):
             others, gone = recall_memories(self._recall(), question, sources, session_id)
-            expired += gone
+            left_out += gone
         memories = [(record, describe_freshness(record, now)) for record in others]
         age = self._describe_summary_age(context, now)
-        recalled = RecalledMemory(facts, older_turns, tuple(expired), age, memories)
+        gone_keys = split_by_reason(left_out)
+        recalled = RecalledMemory(
+            facts, older_turns, (*expired, *gone_keys[0]), (*orders, *gone_keys[1]), age, memories
+        )
         return assemble_prompt(context, turns, recalled, budget=budget, counter=self.counter)
 
     def _read_listed_facts(self, context: Context) -> list[Record]:

@@ -28,6 +28,7 @@ from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block, neutralis
 from lukasa.recall.memories import MemorySource, recall_memories
 from lukasa.recall.recall import LeftOutRecord, Recall, RecallHit
 from lukasa.record import Key, Record
+from lukasa.standing import ORDERS, find_unconfirmed_orders, split_by_reason
 
 MAX_KNOWLEDGE, MAX_EPISODES, MAX_SKILLS = 5, 3, 3
 KIND_WEIGHTS: Mapping[str, float] = {PATTERN: 0.5, FACT: 0.5, EPISODE: 0.3, SKILL: 0.2, ANTIPATTERN: 0.5}
@@ -118,6 +119,7 @@ def find_relevant(
     knowledge = _score_hits(_ask(recall, left_out, goal, 4 * MAX_KNOWLEDGE, kinds=(PATTERN, FACT)), goal, now)
     knowledge += _find_derived(journal, episodes, PATTERN, now)
     entries = [*_best_current(knowledge, MAX_KNOWLEDGE, now, left_out), *episodes, *_find_skills(skills, now, goal)]
+    entries = _leave_out_orders(journal, entries, left_out)
     return RelevantMemories(goal, tuple(sorted(entries, key=_sort_key)[:k]), now, tuple(left_out.values()))
 
 
@@ -148,12 +150,13 @@ def build_briefing(
     failed = _ask(recall, left_out, question, 2 * MAX_EPISODES, kinds=(EPISODE,), labels=("errors=yes",))
     avoid = _score_hits(warnings, question, now)
     avoid += _find_derived(journal, _score_hits(failed, question, now), ANTIPATTERN, now)
-    avoid = _best_current(avoid, _MAX_ANTIPATTERNS, now, left_out)
-    found = {entry.record.key: entry for entry in _find_skills(skills, now, question)}
-    found |= {entry.record.key: entry for entry in _find_named_skills(skills, now, types)}
+    avoid = _leave_out_orders(journal, _best_current(avoid, _MAX_ANTIPATTERNS, now, left_out), left_out)
+    fitting = [*_find_skills(skills, now, question), *_find_named_skills(skills, now, types)]
+    found = {entry.record.key: entry for entry in _leave_out_orders(journal, fitting, left_out)}
     facts: list[Record] = []
     if sources := list(include):
-        facts, _ = recall_memories(recall, goal, sources)
+        facts, gone = recall_memories(recall, goal, sources)
+        left_out |= {entry.record.key: entry for entry in gone if entry.reason == ORDERS}
     shown = {entry.record.key for entry in (*relevant.entries, *avoid)}
     known_facts = [BriefingEntry(record, 1.0, 1.0) for record in facts if record.key not in shown]
     groups = [known_facts, list(relevant.entries), avoid, sorted(found.values(), key=_sort_key)[:MAX_SKILLS]]
@@ -201,12 +204,21 @@ def _safe_line(text: str) -> str:
 
 
 def _ask(recall: Recall, left_out: _LeftOut, question: str, k: int, **filters: Any) -> tuple[RecallHit, ...]:
-    """Return the hits of a question; add the expired records that are like the question to ``left_out``."""
-    result = recall(question, k, min_relevance=0, **filters)
+    """Return the hits of a question; add what gives orders, and what expired and is like the question, to ``left_out``."""
+    result = recall(question, k, min_relevance=0, **filters).without_orders()
     for entry in result.left_out:
-        if _word_share(question, entry.record.text) >= _MIN_WORD_SHARE:
+        if entry.reason == ORDERS or _word_share(question, entry.record.text) >= _MIN_WORD_SHARE:
             left_out[entry.record.key] = entry
     return result.hits
+
+
+def _leave_out_orders(journal: Journal, entries: Sequence[BriefingEntry], left_out: _LeftOut) -> list[BriefingEntry]:
+    """Return the entries without those that give orders which nobody confirmed; add these to ``left_out``."""
+    orders = find_unconfirmed_orders(journal, (entry.record for entry in entries))
+    left_out |= {
+        entry.record.key: LeftOutRecord(entry.record, ORDERS) for entry in entries if entry.record.key in orders
+    }
+    return [entry for entry in entries if entry.record.key not in orders]
 
 
 def _best_current(
@@ -294,5 +306,5 @@ def _render_block(
         )
         for entry in entries
     ]  # fmt: skip
-    closing = describe_left_out(entry.record.key for entry in left_out if entry.reason == "expired")
+    closing = describe_left_out(*split_by_reason(left_out))
     return build_fenced_block(items, budget=budget, counter=open_token_counter(), closing=closing)

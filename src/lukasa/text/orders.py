@@ -39,7 +39,9 @@ _SECRETS = (
     r"(?:passwords?|secrets|credentials?|api[ _-]?keys?|private[ _-]?keys?|ssh[ _-]?keys?|id_rsa|\.env\b"
     r"|(?:session|access|auth\w*|api|bearer) tokens?|user data|customer data|personal data)"
 )
-_ANSWERS = r"(?:responses?|repl(?:y|ies)|answers?|outputs?|summar(?:y|ies)|conversations?|sessions?|interactions?|messages?)"
+_ANSWERS = (
+    r"(?:responses?|repl(?:y|ies)|answers?|outputs?|summar(?:y|ies)|conversations?|sessions?|interactions?|messages?)"
+)
 _READER = r"(?:users?|anyone|anybody|operators?|owner|humans?|customers?|them|developers?|admin\w*|administrators?)"
 _ROLE_OF_POWER = r"(?:admin\w*|root|superuser|super-?admin\w*|unrestricted|elevated|privileged)"
 _RULES = (
@@ -49,7 +51,7 @@ _RULES = (
         r"\b(?:ignor|disregard|forget|overrid|overrul|bypass|neglect|discard|circumvent|supersed)\w*\b[^.!?]{0,50}?"
         r"\b(?:(?:previous|prior|earlier|above|preceding|former|original|initial|system|any|all|every|your|my|these|those|the|safety"
         r"|existing|current) (?:\w+ ){0,2}?(?:instructions?|prompts?|directives?|guidelines|guardrails?|safeguards?|programming|training)"
-        r"|(?:previous|prior|earlier|preceding|safety|security|all|your|ethical|content|usage|approval) (?:\w+ ){0,1}?"
+        r"|(?:previous|prior|earlier|above|preceding|safety|security|all|your|ethical|content|usage|approval) (?:\w+ ){0,1}?"
         r"(?:rules|polic(?:y|ies)|restrictions|constraints|limitations|filters|protocols|checks|controls|commands|orders|measures|instructions)"
         r"|(?:everything|anything|all of it|what) (?:above|before|prior|else|that was|you(?:'ve| have| were| know| are))|safety|guardrails)\b"
         r"|\b(?:do not|don't|stop|no longer|need not) follow(?:ing)? (?:the |your |any |all |these |those )*"
@@ -89,9 +91,13 @@ _RULES = (
         "hides something from the user",
         "tell info noti aler warn ment reve disc let keep secr cove",
         r"(?:\bnot|n't|\bnever) (?:tell|inform|notify|alert|warn)\b(?! me)[^.!?]{0,20}?\b" + _READER + r"\b"
-        r"|(?:\bnot|n't|\bnever) (?:mention|reveal|disclose)\b[^.!?]{0,30}?(?:\bto (?:the |any |an? )*" + _READER + r"\b|\b(?:this|these|that) (?:instructions?|note|memory|rule|messages?|directive|exchange|conversation|request)\b|\bthis to\b)"
+        r"|(?:\bnot|n't|\bnever) (?:mention|reveal|disclose)\b[^.!?]{0,30}?(?:\bto (?:the |any |an? )*"
+        + _READER
+        + r"\b|\b(?:this|these|that) (?:instructions?|note|memory|rule|messages?|directive|exchange|conversation|request)\b|\bthis to\b)"
         r"|(?:\bnot|n't|\bnever) let (?:the |any |an? )*" + _READER + r" (?:know|see|notice)\b"
-        r"|\bkeep this (?:hidden|secret|confidential)? ?from (?:the |any )*" + _READER + r"\b|\b(?:secretly|covertly) (?:send|add|include|append|forward|log|store|record|insert|run|copy)\b"
+        r"|\bkeep this (?:hidden|secret|confidential)? ?from (?:the |any )*"
+        + _READER
+        + r"\b|\b(?:secretly|covertly) (?:send|add|include|append|forward|log|store|record|insert|run|copy)\b"
         r"|\bdo not tell the user\b",
     ),
     _rule(
@@ -168,16 +174,21 @@ _NOT_AN_ORDER = compile_on_use(
 )
 _SENTENCE_END = ".!?;"
 _LOOK_BACK = 160
-_INVISIBLE = compile_on_use("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]")
+_INVISIBLE = compile_on_use(
+    "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]"
+)
 _SPACED = compile_on_use(r"\b\w(?:[ .*_-]\w\b){3,}")
 _STEM, _MIN_SPACED = 4, 4
 _MARKS = str.maketrans({mark: " " for mark in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~«»“”„"})
-_FOREIGN_STEMS = frozenset(("igno", "oubl", "verg", "miss", "olvi", "esqu", "desc", "omit", "dime", "tras", "nege", "zign", "zapo", "tien"))
-_LOOKALIKES = str.maketrans(
-    "аеорсухіјѕһԁɡԛԝвкмнтαεορτυικνχγ" + "ıℓ",
-    "aeopcyxijshdgqwbkmhtaeoptuiknxy" + "il",
+_FOREIGN_STEMS = frozenset(
+    ("igno", "oubl", "verg", "miss", "olvi", "esqu", "desc", "omit", "dime", "tras", "nege", "zign", "zapo", "tien")
 )
-_FOREIGN_LETTER, _WORD, _LATIN_LETTER = compile_on_use("[\u0370-\u052f]"), compile_on_use(r"\w+"), compile_on_use("[a-z]")
+_LOOKALIKES = str.maketrans("аеорсухіјѕһԁɡԛԝвкмнтαεορτυικνχγ" + "ıℓ", "aeopcyxijshdgqwbkmhtaeoptuiknxy" + "il")
+_FOREIGN_LETTER, _WORD, _LATIN_LETTER = (
+    compile_on_use("[\u0370-\u052f]"),
+    compile_on_use(r"\w+"),
+    compile_on_use("[a-z]"),
+)
 _STYLED = compile_on_use("[\u2100-\u214f\u2460-\u24ff\uff01-\uff5e\U0001d400-\U0001d7ff\U0001f130-\U0001f189]+")
 
 
@@ -210,7 +221,10 @@ def _fold(text: str) -> tuple[str, set[str]]:
         if _FOREIGN_LETTER.search(folded):
             folded = _WORD.sub(_unmask_word, folded)
     stems = {word[:_STEM] for word in folded.translate(_MARKS).split()}
-    if sum(len(stem) == 1 for stem in stems) >= _MIN_SPACED and (joined := _SPACED.sub(_join_letters, folded)) != folded:
+    if (
+        sum(len(stem) == 1 for stem in stems) >= _MIN_SPACED
+        and (joined := _SPACED.sub(_join_letters, folded)) != folded
+    ):
         return joined, {word[:_STEM] for word in joined.translate(_MARKS).split()}
     return folded, stems
 

@@ -55,7 +55,7 @@ from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.read_cache import ReadCache
 from lukasa.recall.memories import MemorySource, recall_memories
 from lukasa.record import Draft, Key, Record
-from lukasa.scope import RESERVED_NAMES, SHARED
+from lukasa.scope import SHARED, poses_as_another
 from lukasa.standing import find_unconfirmed_orders, split_by_reason
 from lukasa.storage.engine import AsOf, Query, Reader
 
@@ -751,7 +751,7 @@ class Conversations:
         is_owner, counter_name = self._journal.reach.unlimited, self.counter.name
         return [
             conversation.turn_draft(
-                turn, author=turn.name if is_owner and turn.name not in RESERVED_NAMES else "", origin=origin,
+                turn, author=turn.name if is_owner and not poses_as_another(turn.name) else "", origin=origin,
                 tokens=self.counter(turn.content) if turn.token_count is None else turn.token_count,
                 counted_by=counter_name if turn.token_count is None else "caller",
             )

@@ -179,7 +179,7 @@ _INVISIBLE = compile_on_use(
 )
 _SPACED = compile_on_use(r"\b\w(?:[ .*_-]\w\b){3,}")
 _STEM, _MIN_SPACED = 4, 4
-_MARKS = str.maketrans({mark: " " for mark in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~«»“”„"})
+_MARKS = str.maketrans(dict.fromkeys("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~«»“”„", " "))
 _FOREIGN_STEMS = frozenset(
     ("igno", "oubl", "verg", "miss", "olvi", "esqu", "desc", "omit", "dime", "tras", "nege", "zign", "zapo", "tien")
 )

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from lukasa.canonical_json import encode
 from lukasa.clock import to_iso
-from lukasa.interfaces.outcomes import ToolOutcome, outcome_of
+from lukasa.interfaces.outcomes import ToolOutcome, describe_details, outcome_of
 from lukasa.interfaces.serialise import to_json
 from lukasa.journal import ImportReceipt
 from lukasa.outcome import Accepted, Conflict, Outcome, Refused
@@ -82,6 +82,7 @@ class RecordResponse(ToolResponse):
     similar_to: list[SimilarMemory] | None = Field(
         default=None, description="Memories that say something similar and differ in a fact."
     )
+    note: str | None = Field(default=None, description="What to know about it: it is hidden, or waits to be confirmed.")
 
     @classmethod
     def from_write(cls, outcome: Outcome) -> RecordResponse:
@@ -98,6 +99,7 @@ class RecordResponse(ToolResponse):
             at=to_iso(record.recorded_at),
             repeated=repeated,
             similar_to=similar or None,
+            note=" ".join(describe_details(outcome.details)) or None,
         )
 
 

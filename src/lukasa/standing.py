@@ -10,7 +10,7 @@ others' records (consolidation, extraction) is judged like anybody's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lukasa.journal import Journal
@@ -70,12 +70,20 @@ def is_confirmed(reader: Reader, record: Record, *, is_imported: bool = False) -
     voices = {
         version.author for version in versions if version.author or not (is_imported or is_made_of_others(version))
     }
-    query = Query(kinds=(CORROBORATION,), scopes=(record.scope,), labels=(f"of={record.id}",))
     numbers = {version.version for version in versions}
-    voices |= {said.author for said in reader.read(query) if said.body.get("version") in numbers}
+    voices |= {said.author for said in _read_corroborations(reader, record) if said.body.get("version") in numbers}
     if not record.author and record.origin == CONSOLIDATED:
         voices |= find_source_authors(reader, record)
     return "" in voices or len(voices) > 1
+
+
+def is_confirmed_by_owner(reader: Reader, record: Record) -> bool:
+    """Tell whether the owner has confirmed any version of a record that others' records were made into."""
+    return any(not said.author for said in _read_corroborations(reader, record))
+
+
+def _read_corroborations(reader: Reader, record: Record) -> Sequence[Record]:
+    return reader.read(Query(kinds=(CORROBORATION,), scopes=(record.scope,), labels=(f"of={record.id}",)))
 
 
 def is_made_of_others(record: Record) -> bool:

@@ -707,7 +707,7 @@ class Conversations:
                 passage = replace(turn, content=extract_passage(turn.content, question))
                 older_turns.append((passage, describe_freshness(record, now)))
         facts = [
-            (record.text, describe_freshness(record, now))
+            (record.text, _describe_origin(record, now))
             for record in fact_records
             if record.key not in (*expired, *orders)
         ]
@@ -734,7 +734,8 @@ class Conversations:
             summary = self._journal.get(self._conversation(context.session_id).key(SUMMARY)) if context.folded else None
         except StoreDamaged:  # its text was recovered from an earlier version
             return ""
-        return "" if summary is None else f"written {describe_age(summary.moment, now)}"
+        by = f" by {summary.author}" if summary is not None and summary.author else ""
+        return "" if summary is None else f"written {describe_age(summary.moment, now)}{by}"
 
     def _conversation(self, session_id: str) -> ConversationRecords:
         """Check the id of a conversation and return its keys, queries and drafts."""
@@ -860,6 +861,12 @@ class Conversations:
             for id, fact in facts.items()
             if (record := known[id]) is None or record.text != fact.text
         ]
+
+
+def _describe_origin(record: Record, now: datetime) -> str:
+    """Return who recorded a fact, unless it is the owner, and how old it is."""
+    age = describe_freshness(record, now)
+    return f"by {record.author}, {age}" if record.author else age
 
 
 def _add_counts(section: dict[str, Any], added: Mapping[str, int]) -> None:

@@ -2,9 +2,9 @@
 
 A text that gives orders (``lukasa.text.orders``) is kept, and found by whoever asks for it; but no snapshot, start of a session,
 briefing or prompt shows it unasked before the owner or a second author stands by it. Whether it gives orders is not stored with
-it but judged when it is shown: so the rule holds for every door, for imports and for what was stored before there was the rule.
+it but judged when it is shown: so the rule holds for every way into the store, for imports and for what was stored before there was the rule.
 
-What the owner writes by a door is the owner's word and stands. What the owner only brings (an import, a sync) or has made of
+What the owner writes is the owner's word and stands. What the owner only brings (an import, a sync) or has made of
 others' records (consolidation, extraction) is judged like anybody's.
 """
 

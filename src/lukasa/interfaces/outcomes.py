@@ -203,7 +203,7 @@ def describe_details(details: Mapping[str, Any]) -> list[str]:
         )
     if "gives_orders" in details:
         sentences.append(
-            f"It reads like an order to whoever reads it ({details['gives_orders']}). It is kept and found by recall, but no "
+            f"It reads like an order to its reader ({details['gives_orders']}). It is kept and found by recall, but no "
             "prompt shows it unasked before the owner or a second author confirms it."
         )
     return sentences

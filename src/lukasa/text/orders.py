@@ -48,12 +48,12 @@ _RULES = (
     _rule(
         "drops earlier instructions",
         "igno disr forg over bypa negl disc circ supe foll",
-        r"\b(?:ignor|disregard|forget|overrid|overrul|bypass|neglect|discard|circumvent|supersed)\w*\b[^.!?]{0,50}?"
+        r"(?<!not )(?<!never )(?<!n't )(?<!cannot )\b(?:ignor|disregard|forget|overrid|overrul|bypass|neglect|discard|circumvent|supersed)\w*\b[^.!?]{0,50}?"
         r"\b(?:(?:previous|prior|earlier|above|preceding|former|original|initial|system|any|all|every|your|my|these|those|the|safety"
         r"|existing|current) (?:\w+ ){0,2}?(?:instructions?|prompts?|directives?|guidelines|guardrails?|safeguards?|programming|training)"
         r"|(?:previous|prior|earlier|above|preceding|safety|security|all|your|ethical|content|usage|approval) (?:\w+ ){0,1}?"
         r"(?:rules|polic(?:y|ies)|restrictions|constraints|limitations|filters|protocols|checks|controls|commands|orders|measures|instructions)"
-        r"|(?:everything|anything|all of it|what) (?:above|before|prior|else|that was|you(?:'ve| have| were| know| are))|safety|guardrails)\b"
+        r"|(?:everything|anything|all of it|what) (?:above|before|prior|else|that was|you(?:'ve| have| were| know| are))|safety|security|guardrails)\b"
         r"|\b(?:do not|don't|stop|no longer|need not) follow(?:ing)? (?:the |your |any |all |these |those )*"
         r"(?:previous|prior|earlier|above|system|safety|original|initial|your)\b",
     ),
@@ -138,18 +138,29 @@ _RULES = (
     _rule(
         "claims power",
         "admi root supe unre elev priv gran",
-        r"\b(?:you|the (?:assistant|agent|ai|bot|current user)|i|this (?:user|agent|account|session)) (?:now |already |currently )*(?:have|has|had|am|is|are|hold|holds|possess\w*)(?: been (?:granted|given|promoted to|assigned))? (?:an? |the |full |complete |unlimited |verified |trusted )*"
-        + _ROLE_OF_POWER
+        r"\b(?:you|the (?:assistant|agent|ai|bot|current user)|i|the user|this (?:user|agent|account|session))(?:'m|'re|'ve| (?:now |already |currently )*(?:have|has|had|am|is|are|hold|holds|possess\w*))(?: been (?:granted|given|promoted to|assigned))? (?:an? |the |full |complete |unlimited |verified |trusted )*"
+        + rf"(?:{_ROLE_OF_POWER}|(?<=trusted )user)"
         + r"\b(?! (?:panel|page|team|dashboard|ui))|\bgrant\w* (?:me|this (?:user|agent|account|session)|the (?:assistant|agent|bearer)|yourself|any(?:one| user)|full|unlimited)\b[^.!?]{0,30}?\b(?:access|privileges?|permissions?|rights|admin\w*)\b",
     ),
     _rule(
         "poses as the system",
         "syst admi deve oper emer crit urge prio root secu poli safe impo inte hidd new upda revi assi inst user im end memo",
-        r"<\|[^|>\n]{0,40}\|>|\[/?(?:inst|system|admin|system[ _][\w ]{1,30}|memory_persist|end_\w+)[\]:\- ]|<</?sys>>|</?(?:system|admin|instructions?)>|\[user_memory=[^\]]{0,200}\]\s*\[user_memory="
+        r"<\|[^|>\n]{0,40}\|>|\[/?(?:inst|system|admin|(?:session|context|memory|policy|security) (?:update|override)|system[ _][\w ]{1,30}|memory_persist|end_\w+)[\]:\- ]|<</?sys>>|</?(?:system|admin|instructions?)>|\[user_memory=[^\]]{0,200}\]\s*\[user_memory="
         r"|\b(?:system|admin\w*|developer|operator|emergency|critical|urgent|priority|root|security|policy|safety) (?:overrides?|directives?|commands?|instructions?)\b ?[:\]\-—!]"
-        r"|\b(?:important|internal|hidden) (?:system )?(?:instructions?|directives?|system notes?|note to (?:the )?(?:ai|assistant|agent|llm|model)s?)\b ?[:\]\-—!]"
+        r"|\b(?:agent|ai|llm|assistant|important|internal|hidden)[ _](?:system )?(?:instructions?|directives?|system notes?|note to (?:the )?(?:ai|assistant|agent|llm|model)s?)\b ?[:\]\-—!]"
         r"|\b(?:new|updated|revised) (?:instructions?|directives?|orders|system prompt)\b ?[:\-—]"
         r"|(?:^|[\n.:>\]\"'] ?)(?:system|developer|assistant|admin(?:istrator)?) ?: ?(?:you|from now|ignore|disregard|forget|always|never|do not|don't|all |the (?:user|assistant|agent)|new |override|please|respond|must|execute|send|approve|grant|enable|disable)",
+    ),
+    _rule(
+        "changes the memory or the rules of its reader",
+        "your safe secu rest requ bypa can verif user auth",
+        r"\b(?:add|write|save|store|commit|append|insert|put)\b[^.!?]{0,25}?\b(?:to|in|into) your (?:long[- ]term |permanent |persistent |system |global |core )*(?:memory|instructions|system prompt|context|knowledge|rules|guidelines)\b"
+        r"|\b(?:update|change|modify|reset|replace|rewrite|clear|edit) your (?:\w+ ){0,2}?(?:preferences|knowledge|instructions|rules|memory|guidelines|system prompt|settings|behaviou?r|goals?|policy|policies)\b"
+        r"|\byour (?:\w+ ){0,2}?(?:prompt|guidelines|instructions|rules|restrictions|modules|policies|filters|settings) (?:has|have|had|was|were|are|is) (?:now |been |temporarily |permanently )*(?:updated|changed|replaced|lifted|removed|disabled|revised|suspended)\b"
+        r"|\b(?:all|safety|security|content|access|file access) (?:\w+ )?(?:restrictions|limitations|safeguards|guardrails|filters)\b[^.!?]{0,20}?\b(?:disabled|lifted|removed|suspended|waived)\b"
+        r"|\b(?:clear|delete|remove|erase|wipe|disable|reset|roll back|turn off)\b[^.!?]{0,20}?\bsafety[- ](?:related |relevant )?(?:entries|rules|restrictions|settings|modules?|guidelines|constraints|filters|checks)\b"
+        r"|\b(?:require|ask|need)_?\w{0,12}(?:confirm|approv|auth)\w{0,12}['\"]? ?(?:to|=|:) ?(?:false|0|no|off)\b|\w*(?:bypass|safety|user_verified)\w*['\"]? ?[=:] ?true\b|\brestrictions['\"]? ?[=:] ?['\"]?none\b"
+        r"|\b(?:verified|authenticated|registered|recogni[sz]ed|treated) as (?:an? |the )?(?:admin\w*|root|owner|operator|superuser|trusted|security)",
     ),
     _rule(
         "runs something",

@@ -77,10 +77,11 @@ def _count_days(days: int) -> str:
     return "1 day" if days == 1 else f"{days} days"
 
 
-def describe_left_out(keys: Iterable[Key]) -> str:
-    """Return the line of a block that names the expired records that it leaves out; "" if there are none."""
-    names = ", ".join(map(str, keys))
-    return f"Left out because expired: {names}" if names else ""
+def describe_left_out(expired: Iterable[Key], orders: Iterable[Key] = ()) -> str:
+    """Return the line of a block that names the records that it leaves out, and why; "" if there are none."""
+    reasons = (("expired", expired), ("they give orders that nobody confirmed", orders))
+    named = ((why, ", ".join(map(str, keys))) for why, keys in reasons)
+    return ". ".join(f"Left out because {why}: {names}" for why, names in named if names)
 
 
 def describe_freshness(record: Record, now: datetime) -> str:

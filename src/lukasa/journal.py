@@ -22,7 +22,7 @@ from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.erasure import choose_erased
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.gate import Gate
-from lukasa.outcome import Outcome, Refused
+from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.record import (
     DERIVED_FROM,
     NO_BODY,
@@ -38,7 +38,7 @@ from lukasa.record import (
     entry_suffix,
     parse_entry,
 )
-from lukasa.scope import FULL_REACH, RESERVED_NAMES, SHARED, SYSTEM, Reach, check_agent_name, may_set_rule
+from lukasa.scope import FULL_REACH, SHARED, SYSTEM, Reach, check_agent_name, may_set_rule, poses_as_another
 from lukasa.storage.append import RequestLog
 from lukasa.storage.engine import (
     ALL_RECORDS,
@@ -299,7 +299,7 @@ class Journal:
         if isinstance(validated, Refused):
             return validated
         if self._rules is None or not (watched := self._drafts_to_look_up(validated)):
-            return self._engine.append(self.reach, validated, key=key)
+            return self._say_hidden(self._engine.append(self.reach, validated, key=key))
         refusals: list[Refused] = []
 
         def check_targets(reader: Reader) -> Sequence[ValidatedDraft] | Refused:
@@ -307,7 +307,7 @@ class Journal:
             return refusals[0] if refusals else validated
 
         outcome = self._engine.append(self.reach, check_targets, key=key)
-        return self._propose(validated, refusals[0]) if refusals else outcome
+        return self._propose(validated, refusals[0]) if refusals else self._say_hidden(outcome)
 
     def append_if(self, condition: ConditionalDrafts, *, key: str | None = None, proposes: bool = True) -> Outcome:
         """Read and write in one atomic step: append the drafts that ``condition`` returns inside the write lock.
@@ -339,7 +339,20 @@ class Journal:
             return refusals[0] if refusals else drafts
 
         outcome = self._engine.append(self.reach, validate, key=key)
-        return self._propose(validated, refusals[0]) if refusals and proposes else outcome
+        if refusals:
+            return self._propose(validated, refusals[0]) if proposes else outcome
+        return self._say_hidden(outcome)
+
+    def _say_hidden(self, outcome: Outcome) -> Outcome:
+        """Return an accepted outcome that says since when its writer is in quarantine, if it is."""
+        if not isinstance(outcome, Accepted) or QUARANTINE not in outcome.details:
+            return outcome
+        if self.reach.unlimited:
+            return replace(outcome, details={})  # the owner wrote it, in the name of an author in quarantine or not
+        with self._engine.snapshot(FULL_REACH, single_query=True) as reader:
+            found = [record for record in reader.read(_QUARANTINE_QUERY) if record.body["author"] == self.author]
+        started = [record.body.get("since") or to_iso(record.recorded_at) for record in found]
+        return replace(outcome, details={QUARANTINE: {"since": started[-1]}} if started else {})
 
     def _drafts_to_look_up(self, validated: Sequence[ValidatedDraft]) -> list[Draft]:
         """Return the drafts of a limited caller that the rules decide about by what the store holds."""
@@ -477,8 +490,8 @@ class Journal:
         if author.__class__ is not str or kind.__class__ is not str:
             return None  # the gate refuses it
         if self.reach.unlimited:
-            if author in RESERVED_NAMES:
-                reason = f"{author!r} is a name of the store itself; name the agent that wrote it, or nobody."
+            if author and poses_as_another(author):
+                reason = f"{author!r} is no agent's name; name the agent that wrote it, or leave the author out."
                 return Refused("bad_author", reason)
             is_stores = self._channel == "raw" and self._gate.spec(kind).written_by == "store"
             return refuse_kind(kind) if is_stores and not draft.deleted else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lukasa.errors import InvalidInput
 
@@ -16,11 +17,17 @@ SYSTEM = "_lukasa"
 """The scope of the store's own records (quarantines, erasure receipts). Only the owner sees it."""
 RESERVED_NAMES = frozenset({SHARED, SYSTEM, "lukasa", "owner"})
 """The names of the store itself and of its owner: no record has one of them as its author."""
-SPEAKER_ROLES = frozenset({"user", "human", "system", "tool"})
+SPEAKER_ROLES = frozenset({"user", "human", "system", "tool", "assistant"})
 """Names of speakers in a conversation. No agent has one of them, or its words would pass for theirs."""
+POSING_NAMES = frozenset(
+    """admin administrator anybody anyone everybody everyone nobody operator owners root superuser sysadmin""".split()  # noqa: SIM905 - a list of words reads best as words
+)
+"""Names that claim a role: a line of a prompt that says "by operator" would be taken for the operator's word."""
 PROJECT_PREFIX = "project:"
 """How the scope of a project begins. A caller that may write one writes there unless it names another scope."""
 _AGENT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._:@/+#-]| (?=[a-z0-9])){0,199}")
+
+_NAME_MARKS = re.compile("[._:@/+#-]+")
 
 
 def check_agent_name(name: str) -> None:
@@ -30,10 +37,21 @@ def check_agent_name(name: str) -> None:
             f"{name!r:.80} is not the name of an agent: another could look the same.",
             hint="Use small letters from a to z, digits, single spaces and . _ : @ / + # - after the first character.",
         )
-    if name in RESERVED_NAMES | SPEAKER_ROLES:
+    if poses_as_another(name) or _plain_name(name) in SPEAKER_ROLES:
         raise InvalidInput(
-            f"No agent may be called {name!r}: the store uses the name itself.", hint="Use another name."
+            f"No agent may be called {name!r}: its words would pass for somebody else's.", hint="Use another name."
         )
+
+
+@lru_cache(maxsize=1 << 10)
+def poses_as_another(name: str) -> bool:
+    """Tell whether a name is the store's own or claims the role of its owner, so that no record may have it as its author."""
+    return name in RESERVED_NAMES or _plain_name(name) in RESERVED_NAMES | POSING_NAMES
+
+
+def _plain_name(name: str) -> str:
+    """Return a name in small letters without an article and marks between its words."""
+    return " ".join(_NAME_MARKS.sub(" ", name.lower()).split()).removeprefix("the ")
 
 
 def may_set_rule(author: str, scope: str) -> bool:

@@ -55,7 +55,8 @@ from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.read_cache import ReadCache
 from lukasa.recall.memories import MemorySource, recall_memories
 from lukasa.record import Draft, Key, Record
-from lukasa.scope import RESERVED_NAMES, SHARED
+from lukasa.scope import SHARED, poses_as_another
+from lukasa.standing import find_unconfirmed_orders, split_by_reason
 from lukasa.storage.engine import AsOf, Query, Reader
 
 if TYPE_CHECKING:
@@ -689,7 +690,9 @@ class Conversations:
         if question is None:
             question = next((turn.content for turn in reversed(turns) if turn.role != "tool"), "")
         older_turns: list[tuple[Turn, str]] = []
+        left_out: list[tuple[Record, str]] = []
         now, fact_records = self._clock.now(), self._read_listed_facts(context)
+        orders = list(find_unconfirmed_orders(self._journal, fact_records))
         expired = [record.key for record in fact_records if is_expired(record, now)]
         if budget and context.folded and older and question.strip():
             shown = {turn.id for turn in turns}
@@ -700,20 +703,27 @@ class Conversations:
                 scopes=(context.scope,),
                 session=session_id,
                 min_relevance=0,
-            )
-            expired += [entry.record.key for entry in result.left_out]
+            ).without_orders()
+            left_out += result.left_out
             for record in [record for record in result.records if record.id not in shown][:older]:
                 turn = parse_turn(record)
                 passage = replace(turn, content=extract_passage(turn.content, question))
                 older_turns.append((passage, describe_freshness(record, now)))
-        facts = [(record.text, describe_freshness(record, now)) for record in fact_records if record.key not in expired]
+        facts = [
+            (record.text, _describe_origin(record, now))
+            for record in fact_records
+            if record.key not in (*expired, *orders)
+        ]
         others: list[Record] = []
         if budget and question.strip() and (sources := list(include)):
             others, gone = recall_memories(self._recall(), question, sources, session_id)
-            expired += gone
+            left_out += gone
         memories = [(record, describe_freshness(record, now)) for record in others]
         age = self._describe_summary_age(context, now)
-        recalled = RecalledMemory(facts, older_turns, tuple(expired), age, memories)
+        gone_keys = split_by_reason(left_out)
+        recalled = RecalledMemory(
+            facts, older_turns, (*expired, *gone_keys[0]), (*orders, *gone_keys[1]), age, memories
+        )
         return assemble_prompt(context, turns, recalled, budget=budget, counter=self.counter)
 
     def _read_listed_facts(self, context: Context) -> list[Record]:
@@ -727,7 +737,8 @@ class Conversations:
             summary = self._journal.get(self._conversation(context.session_id).key(SUMMARY)) if context.folded else None
         except StoreDamaged:  # its text was recovered from an earlier version
             return ""
-        return "" if summary is None else f"written {describe_age(summary.moment, now)}"
+        by = f" by {summary.author}" if summary is not None and summary.author else ""
+        return "" if summary is None else f"written {describe_age(summary.moment, now)}{by}"
 
     def _conversation(self, session_id: str) -> ConversationRecords:
         """Check the id of a conversation and return its keys, queries and drafts."""
@@ -744,7 +755,7 @@ class Conversations:
         is_owner, counter_name = self._journal.reach.unlimited, self.counter.name
         return [
             conversation.turn_draft(
-                turn, author=turn.name if is_owner and turn.name not in RESERVED_NAMES else "", origin=origin,
+                turn, author=turn.name if is_owner and not poses_as_another(turn.name) else "", origin=origin,
                 tokens=self.counter(turn.content) if turn.token_count is None else turn.token_count,
                 counted_by=counter_name if turn.token_count is None else "caller",
             )
@@ -853,6 +864,12 @@ class Conversations:
             for id, fact in facts.items()
             if (record := known[id]) is None or record.text != fact.text
         ]
+
+
+def _describe_origin(record: Record, now: datetime) -> str:
+    """Return who recorded a fact, unless it is the owner, and how old it is."""
+    age = describe_freshness(record, now)
+    return f"by {record.author}, {age}" if record.author else age
 
 
 def _add_counts(section: dict[str, Any], added: Mapping[str, int]) -> None:

@@ -54,6 +54,8 @@ class AssembledPrompt:
     shortened: tuple[str, ...] = ()
     counted_by: str = ""
     expired: tuple[Key, ...] = ()
+    orders: tuple[Key, ...] = ()
+    """The keys of facts, older turns and other records that give orders which nobody confirmed; they are left out."""
     memories: tuple[Key, ...] = ()
     memories_left_out: tuple[Key, ...] = ()
 
@@ -64,6 +66,7 @@ class RecalledMemory(NamedTuple):
     facts: Sequence[tuple[str, str]] = ()
     older: Sequence[tuple[Turn, str]] = ()
     expired: tuple[Key, ...] = ()
+    orders: tuple[Key, ...] = ()
     summary_age: str = ""
     memories: Sequence[tuple[Record, str]] = ()
     """Records from outside the conversation with their age, the most important first."""
@@ -115,6 +118,7 @@ def assemble_prompt(
                 shortened=tuple(id for id in cut_ids if any(turn.id == id for turn in shown)),
                 counted_by=counter.name,
                 expired=recalled.expired,
+                orders=recalled.orders,
                 memories=memory.memories,
                 memories_left_out=tuple(
                     record.key for record, _ in recalled.memories if record.key not in memory.memories
@@ -223,7 +227,7 @@ def _build_memory_block(context: Context, recalled: RecalledMemory, budget: int,
     ]  # fmt: skip
     if not items:
         return _MemoryBlock()
-    closing = describe_left_out(recalled.expired)
+    closing = describe_left_out(recalled.expired, recalled.orders)
     block = build_fenced_block(items, budget=budget, counter=counter, closing=closing)
     older_turns, fact_count = tuple(turns[: max(0, block.told - before)]), len(chosen_facts) if block.told else 0
     return _MemoryBlock(block.text, block.tokens, older_turns, fact_count, tuple(keys[: block.told]))

@@ -12,9 +12,9 @@ A result shows one line per memory; ``RelevantMemories.detail`` returns the whol
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from lukasa.clock import to_iso
 from lukasa.errors import InvalidInput
@@ -28,6 +28,8 @@ from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block, neutralis
 from lukasa.recall.memories import MemorySource, recall_memories
 from lukasa.recall.recall import LeftOutRecord, Recall, RecallHit
 from lukasa.record import Key, Record
+from lukasa.standing import CONSOLIDATED, ORDERS, find_unconfirmed_orders, is_confirmed_by_owner, split_by_reason
+from lukasa.storage.engine import Reader
 
 MAX_KNOWLEDGE, MAX_EPISODES, MAX_SKILLS = 5, 3, 3
 KIND_WEIGHTS: Mapping[str, float] = {PATTERN: 0.5, FACT: 0.5, EPISODE: 0.3, SKILL: 0.2, ANTIPATTERN: 0.5}
@@ -37,6 +39,8 @@ _MIN_NAMED_SHARE = 0.5
 _HALF_LIFE_DAYS = 30
 _MAX_ANTIPATTERNS = 5
 _MAX_LINE_CHARS = 200
+ONE_VOICE = "one voice"
+"""Why a pattern is left out: it was made of one other agent's episodes, and the owner has not confirmed it."""
 _LeftOut = dict[Key, LeftOutRecord]
 
 
@@ -47,6 +51,8 @@ class BriefingEntry:
     record: Record
     likeness: float
     score: float
+    voices: str = ""
+    """Who says so: the author of a pattern's only source, or how many independent authors it has."""
 
     @property
     def id(self) -> str:
@@ -54,8 +60,9 @@ class BriefingEntry:
 
     @property
     def line(self) -> str:
-        """The memory's id and gist, safe to put into a prompt or a file."""
-        return summary_line(self.record)
+        """The memory's id, gist and author unless that is the owner, safe to put into a prompt or a file."""
+        by = self.voices or self.record.author
+        return f"{summary_line(self.record)} (by {_safe_line(by)})" if by else summary_line(self.record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,7 @@ def find_relevant(
     knowledge = _score_hits(_ask(recall, left_out, goal, 4 * MAX_KNOWLEDGE, kinds=(PATTERN, FACT)), goal, now)
     knowledge += _find_derived(journal, episodes, PATTERN, now)
     entries = [*_best_current(knowledge, MAX_KNOWLEDGE, now, left_out), *episodes, *_find_skills(skills, now, goal)]
+    entries = leave_out_unconfirmed(journal, entries, left_out)
     return RelevantMemories(goal, tuple(sorted(entries, key=_sort_key)[:k]), now, tuple(left_out.values()))
 
 
@@ -148,14 +156,16 @@ def build_briefing(
     failed = _ask(recall, left_out, question, 2 * MAX_EPISODES, kinds=(EPISODE,), labels=("errors=yes",))
     avoid = _score_hits(warnings, question, now)
     avoid += _find_derived(journal, _score_hits(failed, question, now), ANTIPATTERN, now)
-    avoid = _best_current(avoid, _MAX_ANTIPATTERNS, now, left_out)
-    found = {entry.record.key: entry for entry in _find_skills(skills, now, question)}
-    found |= {entry.record.key: entry for entry in _find_named_skills(skills, now, types)}
+    avoid = leave_out_unconfirmed(journal, _best_current(avoid, _MAX_ANTIPATTERNS, now, left_out), left_out)
+    fitting = [*_find_skills(skills, now, question), *_find_named_skills(skills, now, types)]
+    found = {entry.record.key: entry for entry in leave_out_unconfirmed(journal, fitting, left_out)}
     facts: list[Record] = []
     if sources := list(include):
-        facts, _ = recall_memories(recall, goal, sources)
+        facts, gone = recall_memories(recall, goal, sources)
+        left_out |= {entry.record.key: entry for entry in gone if entry.reason == ORDERS}
     shown = {entry.record.key for entry in (*relevant.entries, *avoid)}
-    known_facts = [BriefingEntry(record, 1.0, 1.0) for record in facts if record.key not in shown]
+    facts_found = [BriefingEntry(record, 1.0, 1.0) for record in facts if record.key not in shown]
+    known_facts = leave_out_unconfirmed(journal, facts_found, left_out)
     groups = [known_facts, list(relevant.entries), avoid, sorted(found.values(), key=_sort_key)[:MAX_SKILLS]]
     if budget is not None:
         counter, all_groups, groups = open_token_counter(), groups, [[], [], [], []]
@@ -201,12 +211,49 @@ def _safe_line(text: str) -> str:
 
 
 def _ask(recall: Recall, left_out: _LeftOut, question: str, k: int, **filters: Any) -> tuple[RecallHit, ...]:
-    """Return the hits of a question; add the expired records that are like the question to ``left_out``."""
-    result = recall(question, k, min_relevance=0, **filters)
+    """Return the hits of a question; add what gives orders, and what expired and is like the question, to ``left_out``."""
+    result = recall(question, k, min_relevance=0, **filters).without_orders()
     for entry in result.left_out:
-        if _word_share(question, entry.record.text) >= _MIN_WORD_SHARE:
+        if entry.reason == ORDERS or _word_share(question, entry.record.text) >= _MIN_WORD_SHARE:
             left_out[entry.record.key] = entry
     return result.hits
+
+
+def leave_out_unconfirmed(
+    journal: Journal, entries: Sequence[BriefingEntry], left_out: _LeftOut
+) -> list[BriefingEntry]:
+    """Return the entries without unconfirmed orders and patterns of one other agent alone; add these to ``left_out``."""
+    orders = find_unconfirmed_orders(journal, (entry.record for entry in entries))
+    shown = []
+    with journal.snapshot() as reader:
+        for entry in entries:
+            record, voices = entry.record, _describe_voices(reader, entry.record)
+            if record.key in orders:
+                left_out[record.key] = LeftOutRecord(record, ORDERS)
+            elif voices.is_alone and not journal.reach.unlimited and journal.author != voices.names:
+                left_out[record.key] = LeftOutRecord(record, ONE_VOICE)
+            else:
+                shown.append(replace(entry, voices=voices.names))
+    return shown
+
+
+class _Voices(NamedTuple):
+    """Who says what a pattern says."""
+
+    names: str
+    is_alone: bool = False
+    """Whether one agent alone says so, and the owner has not confirmed it."""
+
+
+def _describe_voices(reader: Reader, record: Record) -> _Voices:
+    """Say whose episodes a pattern was made of, if consolidation made it."""
+    if record.origin != CONSOLIDATED or record.kind not in (PATTERN, ANTIPATTERN):
+        return _Voices("")
+    if (count := KnowledgeItem(record).voices) > 1:
+        return _Voices(f"{count} authors")
+    sources = (reader.get(key) for key in KnowledgeItem(record).sources)
+    name = next((source.author for source in sources if source is not None), record.author)
+    return _Voices(name, bool(name) and not is_confirmed_by_owner(reader, record))
 
 
 def _best_current(
@@ -289,10 +336,11 @@ def _render_block(
 ) -> PromptBlock:
     items = [
         PromptItem(
-            entry.record.text if full else entry.line, str(entry.record.key), entry.record.author,
+            entry.record.text if full else summary_line(entry.record), str(entry.record.key),
+            entry.voices or entry.record.author,
             to_iso(stated_at(entry.record))[:16], age=describe_freshness(entry.record, now),
         )
         for entry in entries
     ]  # fmt: skip
-    closing = describe_left_out(entry.record.key for entry in left_out if entry.reason == "expired")
+    closing = describe_left_out(*split_by_reason(left_out))
     return build_fenced_block(items, budget=budget, counter=open_token_counter(), closing=closing)

@@ -23,7 +23,7 @@ from pathlib import Path
 from lukasa.argument_types import check_arguments
 from lukasa.clock import Clock, to_iso
 from lukasa.errors import FormatError
-from lukasa.experience.briefing import build_briefing, find_relevant, summary_line
+from lukasa.experience.briefing import BriefingEntry, build_briefing, find_relevant, leave_out_unconfirmed
 from lukasa.experience.episodes import Episodes
 from lukasa.experience.ledgers import Ledgers
 from lukasa.experience.skills import Skills
@@ -100,7 +100,8 @@ class Continuity:
             mistakes = [entry.line for entry in briefing.avoid]
         else:
             newest = self._journal.read(Query(kinds=("antipattern",), newest_first=True, limit=_MAX_MISTAKES))
-            memories, mistakes = [], [summary_line(record) for record in newest]
+            entries = leave_out_unconfirmed(self._journal, [BriefingEntry(record, 0, 0) for record in newest], {})
+            memories, mistakes = [], [entry.line for entry in entries]
         state = []
         if running is not None:
             task = f" ({_safe_line(running.task_id)})" if running.task_id else ""

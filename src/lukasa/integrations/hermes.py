@@ -104,7 +104,7 @@ class LukasaMemoryProvider(MemoryProvider):
             return ""
         session = session_id or self._session
         limits: Any = {"patience": _CATCH_UP_SECONDS, "deadline": _DEADLINE, "min_relevance": _MIN_RELEVANCE}
-        result = self._memory.recall(query[:_MAX_QUERY], 3 * _MAX_HITS, **limits)
+        result = self._memory.recall(query[:_MAX_QUERY], 3 * _MAX_HITS, **limits).without_orders()
         hits = [
             hit for hit in result.hits if session not in (hit.record.label("session"), hit.record.label("context"))
         ][:_MAX_HITS]

@@ -204,6 +204,22 @@ def require_accepted(outcome: Outcome, hint: str | None = None) -> Accepted:
     raise NotAccepted(outcome, hint)
 
 
+def describe_details(details: Mapping[str, Any]) -> list[str]:
+    """Return what the writer of an accepted record should know, in sentences."""
+    sentences = []
+    if "quarantine" in details:
+        sentences.append(
+            f"The writer is in quarantine since {details['quarantine']['since'][:16]}: nobody sees what it writes until the "
+            "owner of the store releases it."
+        )
+    if "gives_orders" in details:
+        sentences.append(
+            f"It reads like an order to its reader ({details['gives_orders']}). It is kept and found by recall, but no "
+            "prompt shows it unasked before the owner or a second author confirms it."
+        )
+    return sentences
+
+
 def not_found(message: str, hint: str | None = None) -> NotAccepted:
     """Return the exception for a thing that does not exist."""
     return NotAccepted(Refused("not_found", message), hint)

@@ -191,6 +191,8 @@ def _recall_hit(hit: RecallHit, *, explain: bool = False) -> Json:
         found["supersedes"] = to_json(hit.supersedes)
     if hit.contradicts is not None:
         found["contradicts"] = to_json(hit.contradicts)
+    if hit.orders:
+        found["orders"] = hit.orders
     if explain:
         found["signals"] = {signal.name: to_json(signal) for signal in hit.signals}
         found |= {"repeats": hit.repeats, "crowded": hit.crowded}

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, get_args
 
 from lukasa.errors import InvalidInput
-from lukasa.record import Key, Record
+from lukasa.record import Record
 
 if TYPE_CHECKING:
-    from lukasa.recall.recall import Recall
+    from lukasa.recall.recall import LeftOutRecord, Recall
 
 MemorySource = Literal["vault", "knowledge", "conversations"]
 _KINDS: dict[MemorySource, tuple[str, ...]] = {
@@ -20,8 +20,8 @@ _MAX_MEMORIES = 12
 
 def recall_memories(
     recall: Recall, question: str, sources: Iterable[MemorySource], session_id: str = ""
-) -> tuple[list[Record], list[Key]]:
-    """Return the records of the sources that answer a question, and the keys of those left out as expired.
+) -> tuple[list[Record], list[LeftOutRecord]]:
+    """Return the records of the sources that answer a question, and those left out, each with the reason.
 
     Records of the conversation ``session_id`` are not among them. Canon comes first, then the others, each best first.
     """
@@ -29,7 +29,8 @@ def recall_memories(
     if unknown := [source for source in asked if source not in get_args(MemorySource)]:
         raise InvalidInput(f"{unknown[0]!r:.60} is no source of memories.", hint=f"Use {', '.join(_KINDS)}.")
     own = {f"session={session_id}", f"context={session_id}"} if session_id else set()
-    result = recall(question, 2 * _MAX_MEMORIES, kinds=[kind for source in asked for kind in _KINDS[source]])
+    kinds = [kind for source in asked for kind in _KINDS[source]]
+    result = recall(question, 2 * _MAX_MEMORIES, kinds=kinds).without_orders()
     found = [record for record in result.records if own.isdisjoint(record.labels)][:_MAX_MEMORIES]
     found.sort(key=lambda record: record.body.get("tier") != "canon")
-    return found, [entry.record.key for entry in result.left_out if own.isdisjoint(entry.record.labels)]
+    return found, [entry for entry in result.left_out if own.isdisjoint(entry.record.labels)]

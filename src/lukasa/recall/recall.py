@@ -43,6 +43,7 @@ from lukasa.recall.signals import MAX_WHOLE_LENGTH, CorpusStatistics, RecallCand
 from lukasa.recall.vector_index import VectorIndex
 from lukasa.record import DERIVED_FROM, Key, Record, with_own_body
 from lukasa.scope import SYSTEM
+from lukasa.standing import ORDERS, find_unconfirmed_orders, split_by_reason
 from lukasa.storage.engine import AsOf, Match, Progress, Query, Reader
 from lukasa.text.terms import terms_from_words
 
@@ -96,6 +97,8 @@ class RecallHit:
     """Earlier statements about the same subject that say otherwise, newest first."""
     contradicts: Supersession | None = None
     """An earlier statement that says otherwise and comes from an author who is trusted clearly more."""
+    orders: str = ""
+    """What makes it an order to its reader, if nobody but its author stands by it."""
 
     @property
     def text(self) -> str:
@@ -138,6 +141,8 @@ class RecallHit:
             reasons.append(disagreement)
         elif self.supersedes:
             reasons.append(f"supersedes {', '.join(earlier.id for earlier in self.supersedes)}")
+        if self.orders:
+            reasons.append(f"gives orders that nobody confirmed: {self.orders}")
         return ", ".join(reasons)
 
     def describe_disagreement(self, *, with_keys: bool = False) -> str:
@@ -190,7 +195,7 @@ class LazyHits(Sequence[RecallHit]):
 
 
 class LeftOutRecord(NamedTuple):
-    """A record that would have been among the best hits, and why it is not: ``expired``."""
+    """A record that would have been among the best hits, and why it is not: ``expired`` or ``orders``."""
 
     record: Record
     reason: str
@@ -219,6 +224,13 @@ class RecallResult:
     @property
     def records(self) -> list[Record]:
         return [hit.record for hit in self.hits]
+
+    def without_orders(self) -> RecallResult:
+        """Return the result as a prompt shows it unasked: what gives unconfirmed orders is in ``left_out``."""
+        marked = tuple(LeftOutRecord(hit.record, ORDERS) for hit in self.hits if hit.orders)
+        if not marked:
+            return self
+        return replace(self, hits=tuple(hit for hit in self.hits if not hit.orders), left_out=(*self.left_out, *marked))
 
 
 class _FoundRecords(NamedTuple):
@@ -449,8 +461,14 @@ class Recall:
             return RecallResult(
                 found.question, (), dropped, unindexed, note, left_out, now, nothing_relevant=True, embedder=used
             )
-        hits, dropped = tuple(map(build_hit, ranked[:k])), LazyHits(ranked[k:], build_hit)
+        hits, dropped = self._mark_orders(map(build_hit, ranked[:k])), LazyHits(ranked[k:], build_hit)
         return RecallResult(found.question, hits, dropped, unindexed, note, left_out, now, embedder=used)
+
+    def _mark_orders(self, hits: Iterable[RecallHit]) -> tuple[RecallHit, ...]:
+        """Return hits of which those that give unconfirmed orders say so."""
+        found = tuple(hits)
+        orders = find_unconfirmed_orders(self._journal, (hit.record for hit in found))
+        return tuple(replace(hit, orders=orders.get(hit.record.key, "")) for hit in found) if orders else found
 
     def _rerank(
         self, reranker: Reranker, question: ParsedQuestion, ranked: list[RankedCandidate], ends: float | None
@@ -636,7 +654,8 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
     """Format the hits for a prompt: fenced, with source and age, within a budget of tokens.
 
     A superseded hit names the record that supersedes it, and one that contradicts a more trusted record names that record.
-    The last line names the expired records that were left out.
+    The last line names the records that were left out. A hit that gives unconfirmed orders says so; what a prompt shows unasked
+    is built of ``result.without_orders()``.
     """
     from lukasa.models.token_counter import open_token_counter
     from lukasa.prompt import PromptItem, build_fenced_block
@@ -650,11 +669,12 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
             "" if hit.trust is None else f"{hit.trust:.2f}",
             "" if result.asked_at is None else describe_freshness(hit.record, result.asked_at),
             hit.describe_disagreement(with_keys=True),
+            bool(hit.orders),
         )
         for hit in result.hits
         for writer in [hit.record.author]
     ]
-    closing = describe_left_out(entry.record.key for entry in result.left_out)
+    closing = describe_left_out(*split_by_reason(result.left_out))
     return build_fenced_block(items, budget=budget, counter=open_token_counter(), closing=closing)
 
 

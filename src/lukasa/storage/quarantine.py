@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from lukasa import canonical_json
 from lukasa.clock import from_iso, to_microseconds
-from lukasa.record import DERIVED_FROM, Key, Link, parse_entry
+from lukasa.record import DERIVED_FROM, Key, Link, ValidatedDraft, parse_entry
 from lukasa.scope import SYSTEM
+from lukasa.storage.engine import QUARANTINE
 
 _BEGINNING_OF_TIME = -(2**62)
 _NO_POSITION_LIMIT = 2**63 - 1
@@ -53,6 +54,10 @@ class ActiveQuarantines:
             self._starts[author] = rows[0][0] if rows else None
         return self._starts[author]
 
+    def is_active(self, author: str) -> bool:
+        """Tell whether an author is in quarantine, which hides what it writes from now on."""
+        return self._quarantine_start(author) is not None
+
     def may_hide(self, author: str, links: Iterable[Link]) -> bool:
         """Return whether a quarantine could hide a new version, without reading what it was derived from."""
         return self._quarantine_start(author) is not None or any(link.relation == DERIVED_FROM for link in links)
@@ -76,6 +81,12 @@ class ActiveQuarantines:
                 rows = self._backend.fetch_rows("authors_hiding_key", source.scope, source.kind, source.id, before)
                 authors.update(hiding for (hiding,) in rows)
         return frozenset(authors)
+
+
+def note_quarantine(backend: QuarantineBackend, batch: Iterable[ValidatedDraft]) -> dict[str, Any]:
+    """Return the details of a write by an author in quarantine; its records are hidden at once."""
+    quarantines = ActiveQuarantines(backend)
+    return {QUARANTINE: {}} if any(quarantines.is_active(sealed.author) for sealed in batch) else {}
 
 
 def apply_quarantine(backend: QuarantineBackend, body: Mapping[str, Any], position: int) -> None:

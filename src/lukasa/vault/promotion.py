@@ -14,11 +14,11 @@ from typing import Any
 
 from lukasa.outcome import Refused
 from lukasa.record import DERIVED_FROM, Draft, Link, Record
+from lukasa.standing import CORROBORATION
 from lukasa.storage.engine import Query, Reader
 from lukasa.vault.duplicates import ComparableText, find_similar
 from lukasa.vault.settings import CANON, VaultSettings
 
-CORROBORATION = "corroboration"
 _MAX_NAME_LENGTH = 200
 
 
@@ -38,14 +38,17 @@ def corroboration_drafts(reader: Reader, record: Record, author: str, source: st
         return Refused("not_independent", f"{author!r:.80} wrote this memory; only others can corroborate it.")
     if any(known.author == author for known in _read_corroborations(reader, record)):
         return Refused("already_said", f"{author!r:.80} has corroborated this memory already.")
-    body = {"memory": record.id, "version": record.version, "source": source}
-    id = hashlib.sha256(f"{record.id} {record.version} {author}".encode("utf-8", "replace")).hexdigest()[:24]
-    return [
-        Draft(
-            CORROBORATION, body=body, id=id, scope=record.scope, author=author, origin=source,
-            links=(Link(DERIVED_FROM, record.key),), labels=(f"of={record.id}",),
-        )
-    ]  # fmt: skip
+    return [corroboration_draft(record, record.version, author, source)]
+
+
+def corroboration_draft(record: Record, version: int, author: str, source: str) -> Draft:
+    """Return the draft that says that an author, or the owner, stands by a version of a record."""
+    body = {"memory": record.id, "version": version, "source": source}
+    id = hashlib.sha256(f"{record.id} {version} {author}".encode("utf-8", "replace")).hexdigest()[:24]
+    return Draft(
+        CORROBORATION, body=body, id=id, scope=record.scope, author=author, origin=source,
+        links=(Link(DERIVED_FROM, record.key),), labels=(f"of={record.id}",),
+    )  # fmt: skip
 
 
 def check_promotion(

@@ -23,14 +23,15 @@ from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.pii.detector import find_pii_once
 from lukasa.prompt import PromptBlock
 from lukasa.record import Draft, Key, Record, draft_from
-from lukasa.scope import SHARED
+from lukasa.scope import SHARED, SYSTEM
+from lukasa.standing import CORROBORATION, find_order_in
 from lukasa.storage.engine import LogCompactionResult, Query, Reader, split_into_chunks
 from lukasa.vault import REFUSED_CANON, blocks, placement
 from lukasa.vault.checks import MemoryProposal, RefusalCounter, check_proposal, memory_draft, memory_key
 from lukasa.vault.duplicates import ComparableText, DuplicateIndex, DuplicateMatch
 from lukasa.vault.lexical_search import VaultHit, search_lexically
 from lukasa.vault.memory import VaultMemory, encode_version, parse_memory, parse_versions, proposal_from_record
-from lukasa.vault.promotion import check_promotion, corroboration_drafts
+from lukasa.vault.promotion import check_promotion, corroboration_draft, corroboration_drafts
 from lukasa.vault.review import (
     DeletionSuggestion,
     SimilarMemoryPair,
@@ -241,7 +242,17 @@ class Vault:
                 new = replace(new, tier=REGISTER)  # nobody has corroborated the new words
             return self._revision_drafts(reader, record, new, similar, expected)
 
-        return self._count_refusal(_add_similar(self._journal.append_if(revise), similar))
+        return self._count_refusal(_add_similar(self._note_orders(self._journal.append_if(revise)), similar))
+
+    def _note_orders(self, outcome: Outcome, draft: Draft | None = None) -> Outcome:
+        """Return an accepted outcome that says whether the record gives orders and waits to be confirmed."""
+        if not isinstance(outcome, Accepted) or not outcome.records:
+            return outcome
+        written = draft or outcome.records[0]
+        if self._journal.reach.unlimited and not written.author:
+            return outcome  # the owner's own word
+        reason = find_order_in(written)
+        return replace(outcome, details={**outcome.details, "gives_orders": reason}) if reason else outcome
 
     def _scan_before_lock(self, text: str | None) -> None:
         """Scan a new text for personal data, so that the checks inside the write lock find it scanned."""
@@ -330,7 +341,10 @@ class Vault:
             outcome = self._journal.append_if(place_proposals, proposes=len(chunk) == 1)
             if isinstance(outcome, Accepted):
                 for index, record in zip(drafts, outcome.records, strict=True):
-                    outcomes[index] = _add_similar(Accepted([record]), similar.get(texts[index].id, ()))
+                    own = replace(outcome, records=[record])
+                    outcomes[index] = _add_similar(
+                        self._note_orders(own, drafts[index]), similar.get(texts[index].id, ())
+                    )
                 break
             if not drafts:
                 break
@@ -452,7 +466,8 @@ class Vault:
     ) -> Outcome:
         """Record that a memory still holds: a new version with ``confirmed_at`` and the source ``confirmation``.
 
-        ``expires_at`` sets a new expiry, which an expired memory needs.
+        ``expires_at`` sets a new expiry, which an expired memory needs. A memory that gives orders is shown in prompts once the
+        owner or a second author confirms it. The owner confirms records of other kinds too: notes, patterns, skills, turns, …
 
         Args:
             id: The id of the memory.
@@ -464,11 +479,15 @@ class Vault:
             kept = memory.vault.add_memory("We deploy on Tuesdays.")
             memory.vault.confirm(kept.record.id)
         """
+        stands_by = self._journal.reach.unlimited and not author
 
         def confirm(reader: Reader) -> Sequence[Draft] | Refused:
             record = self._find_memory(reader, id, scope)
             if record is None:
-                return _refuse_missing(id)
+                other = self._find_other(reader, id, scope) if stands_by else None
+                return (
+                    _refuse_missing(id) if other is None else [corroboration_draft(other, other.version, "", "manual")]
+                )
             now = self._clock.now()
             if is_expired(record, now) and expires_at is None:
                 return Refused(
@@ -479,9 +498,21 @@ class Vault:
                 )
             body = confirmed_body(record, now, expires_at)
             draft = draft_from(record, body=body, origin="confirmation", expected=record.version)
-            return [draft._replace(author=author) if author else self._journal.revise(draft)]
+            confirmed = draft._replace(author=author) if author else self._journal.revise(draft)
+            if not stands_by or not find_order_in(record):
+                return [confirmed]
+            return [confirmed, corroboration_draft(record, record.version + 1, "", "manual")]
 
-        return self._count_refusal(self._journal.append_if(confirm))
+        outcome = self._journal.append_if(confirm)
+        if isinstance(outcome, Accepted) and len(outcome.records) > 1:
+            outcome = replace(outcome, records=[outcome.records[0]])
+        return self._count_refusal(outcome)
+
+    def _find_other(self, reader: Reader, id: str, scope: str | None) -> Record | None:
+        """Return the record of another kind with an id, in any of the scopes."""
+        rows = (row for row in reader.tally() if row.scope != SYSTEM and scope in (None, row.scope))
+        keys = (Key(row.scope, row.kind, id) for row in rows if row.kind not in (MEMORY_KIND, CORROBORATION))
+        return next((record for key in keys if (record := reader.get(key)) is not None), None)
 
     def delete(self, id: str, *, scope: str | None = None, source: str = "manual") -> Outcome:
         """Append a tombstone; the history stays. An unknown id is refused with ``not_found``.
@@ -842,7 +873,9 @@ class Vault:
         Example:
             memory.vault.note("The staging server is down today.")
         """
-        return self._count_refusal(placement.add_note(self._journal, self.rules, text, scope, author))
+        return self._count_refusal(
+            self._note_orders(placement.add_note(self._journal, self.rules, text, scope, author))
+        )
 
     def notes(self, scopes: Iterable[str] = ()) -> Sequence[Record]:
         """List the notes, oldest first.
@@ -867,7 +900,8 @@ class Vault:
             memory.vault.directive("Answer in German when asked in German.")
         """
         scope = (self._journal.home_scope or SHARED) if scope is None else scope
-        return self._count_refusal(placement.add_directive(self._journal, self.rules, text, scope, author))
+        written = placement.add_directive(self._journal, self.rules, text, scope, author)
+        return self._count_refusal(self._note_orders(written))
 
     def directives(self, scopes: Iterable[str] = ()) -> Sequence[Record]:
         """List the directives, oldest first.

@@ -163,7 +163,7 @@ def assemble(
         return
     call.show(prompt, lambda: typer.echo(render.escape_text(prompt.text)))
     if prompt.expired:
-        call.warn(f"{describe_left_out(prompt.expired)}.")
+        call.warn(f"{describe_left_out(prompt.expired, prompt.orders)}.")
     if prompt.memories_left_out:
         call.warn(f"Left out, for lack of budget: {', '.join(map(str, prompt.memories_left_out))}.")
     call.warn(f"{prompt.tokens:,} of {prompt.budget:,} tokens, counted by {prompt.counted_by}.")

@@ -24,6 +24,7 @@ from lukasa.interfaces.cli.options import (
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import briefing_json, to_json
+from lukasa.standing import split_by_reason
 
 if TYPE_CHECKING:
     from lukasa.experience.consolidation import ConsolidationProposal
@@ -108,8 +109,7 @@ def before_task(
                 else:
                     render.print_line(line)
         if briefing.left_out:
-            expired = [entry.record.key for entry in briefing.left_out if entry.reason == "expired"]
-            render.print_line(describe_left_out(expired))
+            render.print_line(describe_left_out(*split_by_reason(briefing.left_out)))
 
     call.show(briefing_json(briefing, full=full), print_briefing)
 

@@ -127,6 +127,8 @@ def _parse_conditions(conditions: Iterable[str]) -> dict[str, dict[str, Any]]:
 def _describe_hit(hit: RecallHit) -> str:
     """Return the text of a hit on one line, and what supersedes it or is trusted more."""
     text = " ".join(hit.record.text.split())[:200]
+    if hit.orders:
+        return f"{text} (gives orders that nobody confirmed)"
     if (newest := hit.superseded_by) is not None:
         return f"{text} (superseded by {newest.id}, {to_iso(newest.at)[:10]})"
     if (trusted := hit.contradicts) is not None:

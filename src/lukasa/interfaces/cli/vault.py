@@ -35,9 +35,10 @@ from lukasa.interfaces.cli.options import (
 from lukasa.interfaces.cli.records import show_history
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.cli.transfer import SOURCE_FORMATS, describe_added, show_export, show_import
-from lukasa.interfaces.outcomes import ExitCode, NotAccepted, require_accepted
+from lukasa.interfaces.outcomes import ExitCode, NotAccepted, describe_details, require_accepted
 from lukasa.interfaces.serialise import to_json, vault_record_json
 from lukasa.outcome import Accepted
+from lukasa.storage.engine import QUARANTINE
 
 app = CommandApp(
     "vault",
@@ -92,12 +93,14 @@ def _show_written(call: Call, outcome: Accepted) -> None:
     """Show the memory that was written, and those that say something similar."""
     record, similar = outcome.record, outcome.details.get("similar_to", ())
     verb = "Remembered" if record.version == 1 else f"Updated (version {record.version})"
-    lines = [f"{verb}: {record.id} in {record.scope}."]
+    if QUARANTINE in outcome.details:
+        verb = "Kept, but hidden"
+    lines = [f"{verb}: {record.id} in {record.scope}.", *describe_details(outcome.details)]
     for other in similar:
         found = other["difference"]
         words = f"{found['here'] or 'nothing'} here, {found['there'] or 'nothing'} there"
         lines.append(f"Similar to {other['id']}, which states another fact ({found['kind']}: {words}).")
-    call.show(vault_record_json(record) | ({"similar_to": similar} if similar else {}), lines)
+    call.show(vault_record_json(record) | dict(outcome.details), lines)
 
 
 def confirm(call: Call, id: IdArgument, expires: ExpiresOption = None, scope: ScopeFilterOption = None) -> None:

@@ -20,6 +20,7 @@ from lukasa.outcome import Refused
 from lukasa.own_stores import is_noted
 from lukasa.recall.recall import build_prompt_block
 from lukasa.scope import SHARED
+from lukasa.standing import ORDERS
 from lukasa.transfer.layouts.claude_code import Transcript, TranscriptTurn, read_transcript
 from lukasa.vault import VaultSettings
 
@@ -132,7 +133,8 @@ class HookHandlers:
             min_relevance=_MIN_RELEVANCE,
             patience=_CATCH_UP_SECONDS,
             deadline=_DEADLINE,
-        )
+        ).without_orders()
+        result = replace(result, left_out=tuple(entry for entry in result.left_out if entry.reason != ORDERS))
         hits = [
             hit
             for hit in result.hits

@@ -181,6 +181,7 @@ class MemoryTools:
                 superseded_by=None if hit.superseded_by is None else clean_name(hit.superseded_by.id),
                 supersedes=[clean_name(earlier.id) for earlier in hit.supersedes] or None,
                 contradicts=None if hit.contradicts is None else clean_name(hit.contradicts.id),
+                orders=hit.orders or None,
             )
             for hit in result.hits
         ]
@@ -245,7 +246,7 @@ class MemoryTools:
             return MemoryBlockResponse.from_outcome(_session_not_found(found.session_id))
         prompt = context.assemble(session, budget, question=question, include=include or ())
         text, tokens = fence_conversation(prompt, session, budget)
-        left_out = [clean_name(key.id) for key in prompt.expired] or None
+        left_out = [clean_name(key.id) for key in (*prompt.expired, *prompt.orders)] or None
         return MemoryBlockResponse(block=text, tokens=tokens, left_out=left_out)
 
     def before_task(

@@ -139,7 +139,8 @@ class AppendOperation:
             seqs = [row.seq for row in written]
             values = (key_hash, fingerprint_batch(batch), seqs, to_microseconds(self._now))
             database.execute(SQL["insert_idempotency"], values)
-        return Accepted(LazyRecords(written, parse_log_row))
+        details = quarantine.note_quarantine(PostgresQuarantineBackend(database), drafts) if has_quarantines else {}
+        return Accepted(LazyRecords(written, parse_log_row), details=details)
 
     def _begin(self, database: Database) -> tuple[bool, Iterable[int]]:
         """Lock scopes; return whether an author is in quarantine, and positions for a plain batch.

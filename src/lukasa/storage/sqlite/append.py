@@ -382,7 +382,10 @@ def _add_drafts(pending: SqlitePendingBatch, now: datetime, reach: Reach, drafts
             if sealed.kind == QUARANTINE and sealed.scope == SYSTEM:
                 quarantine.apply_quarantine(SqliteQuarantineBackend(database), sealed.draft.body, row[0])
                 pending.has_quarantines = True
-    return Accepted(LazyRecords(written, _parse_log_row))
+    details = {}
+    if pending.has_quarantines:
+        details = quarantine.note_quarantine(SqliteQuarantineBackend(pending.database), drafts)
+    return Accepted(LazyRecords(written, _parse_log_row), details=details)
 
 
 def insert_single(

@@ -1,0 +1,97 @@
+"""Whose word a record is, and whether anybody but its author stands by an order in it.
+
+A text that gives orders (``lukasa.text.orders``) is kept, and found by whoever asks for it; but no snapshot, start of a session,
+briefing or prompt shows it unasked before the owner or a second author stands by it. Whether it gives orders is not stored with
+it but judged when it is shown: so the rule holds for every way into the store, for imports and for what was stored before there was the rule.
+
+What the owner writes is the owner's word and stands. What the owner only brings (an import, a sync) or has made of
+others' records (consolidation, extraction) is judged like anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lukasa.journal import Journal
+from lukasa.record import DERIVED_FROM, Draft, Key, Record
+from lukasa.storage.engine import Query, Reader
+from lukasa.text.orders import find_order
+
+CORROBORATION = "corroboration"
+IMPORTED = "import"
+CONSOLIDATED = "consolidation"
+ORDERS = "orders"
+"""Why a record is left out of a prompt: it gives orders, and nobody but its author stands by it."""
+
+
+def find_unconfirmed_orders(journal: Journal, records: Iterable[Record]) -> dict[Key, str]:
+    """Return the records that give orders by which nobody but their author stands, each with what makes it an order."""
+    found = {record.key: (record, reason) for record in records if (reason := find_order_in(record))}
+    if not found:
+        return {}
+    imported = journal.find_imports([record for record, _ in found.values() if not record.author])
+    with journal.snapshot() as reader:
+        return {
+            key: reason
+            for key, (record, reason) in found.items()
+            if not is_confirmed(reader, record, is_imported=record.digest in imported)
+        }
+
+
+def split_by_reason(left_out: Iterable[tuple[Record, str]]) -> tuple[list[Key], list[Key]]:
+    """Return the keys of what is left out of a prompt: what expired, and what gives unconfirmed orders."""
+    entries = list(left_out)
+    expired, orders = ([record.key for record, why in entries if why == reason] for reason in ("expired", ORDERS))
+    return expired, orders
+
+
+def find_order_in(record: Record | Draft) -> str:
+    """Return what makes a record an order to its reader; empty if nothing does."""
+    texts: list[str] = []
+    pending: list[Any] = [record.text, record.body] if record.body else [record.text]
+    for value in pending:
+        if value.__class__ is str:
+            texts.append(value)
+        elif isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+    return find_order(texts[0] if len(texts) == 1 else ". ".join(texts))
+
+
+def is_confirmed(reader: Reader, record: Record, *, is_imported: bool = False) -> bool:
+    """Tell whether the owner or two independent authors say what a record says."""
+    versions = []
+    for version in reversed(reader.history(record.key)):
+        if version.deleted or version.text != record.text:
+            break
+        versions.append(version)
+    voices = {
+        version.author for version in versions if version.author or not (is_imported or is_made_of_others(version))
+    }
+    numbers = {version.version for version in versions}
+    voices |= {said.author for said in _read_corroborations(reader, record) if said.body.get("version") in numbers}
+    if not record.author and record.origin == CONSOLIDATED:
+        voices |= find_source_authors(reader, record)
+    return "" in voices or len(voices) > 1
+
+
+def is_confirmed_by_owner(reader: Reader, record: Record) -> bool:
+    """Tell whether the owner has confirmed any version of a record that others' records were made into."""
+    return any(not said.author for said in _read_corroborations(reader, record))
+
+
+def _read_corroborations(reader: Reader, record: Record) -> Sequence[Record]:
+    return reader.read(Query(kinds=(CORROBORATION,), scopes=(record.scope,), labels=(f"of={record.id}",)))
+
+
+def is_made_of_others(record: Record) -> bool:
+    """Tell whether a record without an author is not the owner's own words: it was imported or made of other records."""
+    return record.origin == IMPORTED or any(link.relation == DERIVED_FROM for link in record.links)
+
+
+def find_source_authors(reader: Reader, record: Record) -> set[str]:
+    """Return the authors of the records that a record was made of."""
+    links = (link.to for link in record.links if link.relation == DERIVED_FROM and link.to != record.key)
+    return {source.author for key in links if (source := reader.get(key)) is not None}

@@ -159,7 +159,7 @@ _RULES = (
         r"|\byour (?:\w+ ){0,2}?(?:prompt|guidelines|instructions|rules|restrictions|modules|policies|filters|settings) (?:has|have|had|was|were|are|is) (?:now |been |temporarily |permanently )*(?:updated|changed|replaced|lifted|removed|disabled|revised|suspended)\b"
         r"|\b(?:all|safety|security|content|access|file access) (?:\w+ )?(?:restrictions|limitations|safeguards|guardrails|filters)\b[^.!?]{0,20}?\b(?:disabled|lifted|removed|suspended|waived)\b"
         r"|\b(?:clear|delete|remove|erase|wipe|disable|reset|roll back|turn off)\b[^.!?]{0,20}?\bsafety[- ](?:related |relevant )?(?:entries|rules|restrictions|settings|modules?|guidelines|constraints|filters|checks)\b"
-        r"|\b(?:require|ask|need)_?\w{0,12}(?:confirm|approv|auth)\w{0,12}['\"]? ?(?:to|=|:) ?(?:false|0|no|off)\b|\w*(?:bypass|safety|user_verified)\w*['\"]? ?[=:] ?true\b|\brestrictions['\"]? ?[=:] ?['\"]?none\b"
+        r"|\b(?:require|ask|need)_?\w{0,12}(?:confirm|approv|auth)\w{0,12}['\"]? ?(?:to|=|:) ?(?:false|0|no|off)\b|(?:bypass|safety|user_verified)\w{0,30}['\"]? ?[=:] ?true\b|\brestrictions['\"]? ?[=:] ?['\"]?none\b"
         r"|\b(?:verified|authenticated|registered|recogni[sz]ed|treated) as (?:an? |the )?(?:admin\w*|root|owner|operator|superuser|trusted|security)",
     ),
     _rule(

@@ -46,15 +46,19 @@ class BlockEntry(NamedTuple):
     line: str
 
 
-def build_snapshot(journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime) -> PromptBlock:
-    """Build canon and registers with a topic, without a fence."""
-    entries, unread = _snapshot_entries(journal, scopes, now)
+def build_snapshot(
+    journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime, *, topics_only: bool = False
+) -> PromptBlock:
+    """Build canon and registers, without a fence; ``topics_only`` leaves out registers without a topic."""
+    entries, unread = _snapshot_entries(journal, scopes, now, topics_only=topics_only)
     return _fit_entries(entries, budget, "", "", unread)
 
 
-def build_snapshot_block(journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime) -> PromptBlock:
-    """Build notes, canon and registers with a topic, fenced."""
-    entries, unread = _snapshot_entries(journal, scopes, now, list_notes(journal, scopes))
+def build_snapshot_block(
+    journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime, *, topics_only: bool = False
+) -> PromptBlock:
+    """Build notes, canon and registers, fenced; ``topics_only`` leaves out registers without a topic."""
+    entries, unread = _snapshot_entries(journal, scopes, now, list_notes(journal, scopes), topics_only=topics_only)
     return _fence_entries(entries, budget, _DATA_PREFACE, unread)
 
 
@@ -85,11 +89,14 @@ def _list_left_out(left_out: Iterable[tuple[Record, str]]) -> list[BlockEntry]:
 
 
 def _snapshot_entries(
-    journal: Journal, scopes: tuple[str, ...], now: datetime, notes: Sequence[Record] = ()
+    journal: Journal, scopes: tuple[str, ...], now: datetime, notes: Sequence[Record] = (), *, topics_only: bool
 ) -> tuple[list[BlockEntry], Counter[str]]:
-    """Return the entries of a snapshot, and how many more there are under each heading: no snapshot holds so many."""
+    """Return the entries of a snapshot, and how many more there are under each heading: no snapshot holds so many.
+
+    Registers with a topic come first, by topic, then the others, the newest first.
+    """
     canon: list[Record] = []
-    topics: list[Record] = []
+    registers: list[Record] = []
     expired: list[Record] = []
     unread: Counter[str] = Counter()
     for record in journal.read(Query(kinds=(MEMORY_KIND,), scopes=scopes, labels=(f"tier={CANON}",))):
@@ -100,16 +107,21 @@ def _snapshot_entries(
         else:
             unread["Canon"] += 1
     for record in journal.read(Query(kinds=(MEMORY_KIND,), scopes=scopes, labels=(f"tier={REGISTER}",))):
-        if record.body.get("topic_id"):
-            (expired if is_expired(record, now) else topics).append(record)
-    topics.sort(key=lambda record: (str(record.body["topic_id"]), record.scope))
-    unread["Registers"] += len(topics[_MAX_MEMORIES:])
-    shown = [*notes, *canon, *topics[:_MAX_MEMORIES]]
+        if record.body.get("topic_id") or not topics_only:
+            (expired if is_expired(record, now) else registers).append(record)
+    registers.sort(key=_order_of_register)
+    unread["Registers"] += len(registers[_MAX_MEMORIES:])
+    shown = [*notes, *canon, *registers[:_MAX_MEMORIES]]
     orders = find_unconfirmed_orders(journal, shown)
     entries = [_format_entry(record, now) for record in shown if record.key not in orders]
     left_out = [(record, "expired") for record in expired[:_MAX_MEMORIES]]
     left_out += [(record, ORDERS) for record in shown if record.key in orders]
     return [*entries, *_list_left_out(left_out)], unread
+
+
+def _order_of_register(record: Record) -> tuple[bool, str, str, int]:
+    topic = record.body.get("topic_id")
+    return (False, str(topic), record.scope, record.seq) if topic else (True, "", "", -record.seq)
 
 
 def _format_entry(record: Record, now: datetime, superseded: str = "") -> BlockEntry:

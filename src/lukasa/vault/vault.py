@@ -781,7 +781,9 @@ class Vault:
         return self._count_refusal(self._journal.append_if(promote))
 
     def build_snapshot(self, scope: str = SHARED, *, budget: int | None = None) -> str:
-        """Return canon and registers with a topic as compact Markdown, within a budget of tokens.
+        """Return canon and registers as compact Markdown, within a budget of tokens.
+
+        The profile ``document`` shows registers with a topic alone.
 
         Args:
             scope: The scope.
@@ -792,7 +794,9 @@ class Vault:
             print(memory.vault.build_snapshot(budget=500))
         """
         tokens = budget or self.rules.snapshot_tokens
-        return blocks.build_snapshot(self._journal, (scope,), tokens, self._clock.now()).text
+        return blocks.build_snapshot(
+            self._journal, (scope,), tokens, self._clock.now(), topics_only=self.rules.agents_write_canon
+        ).text
 
     def build_snapshot_block(self, scopes: Iterable[str] | None = None, *, budget: int | None = None) -> PromptBlock:
         """Build the block for every prompt: notes, canon, registers.
@@ -807,7 +811,13 @@ class Vault:
         if not self.rules.enabled:
             return blocks.EMPTY_BLOCK
         tokens = budget or self.rules.snapshot_tokens
-        return blocks.build_snapshot_block(self._journal, self._default_scopes(scopes), tokens, self._clock.now())
+        return blocks.build_snapshot_block(
+            self._journal,
+            self._default_scopes(scopes),
+            tokens,
+            self._clock.now(),
+            topics_only=self.rules.agents_write_canon,
+        )
 
     def build_memory_block(
         self, scopes: Iterable[str] | None = None, *, query: str, k: int | None = None, budget: int | None = None

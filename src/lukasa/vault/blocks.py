@@ -49,7 +49,7 @@ class BlockEntry(NamedTuple):
 def build_snapshot(
     journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime, *, topics_only: bool = False
 ) -> PromptBlock:
-    """Build canon and registers, without a fence; ``topics_only`` leaves out registers without a topic."""
+    """Build canon and registers, without a fence; ``topics_only`` leaves out what agents remember without a topic."""
     entries, unread = _snapshot_entries(journal, scopes, now, topics_only=topics_only)
     return _fit_entries(entries, budget, "", "", unread)
 
@@ -57,7 +57,7 @@ def build_snapshot(
 def build_snapshot_block(
     journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime, *, topics_only: bool = False
 ) -> PromptBlock:
-    """Build notes, canon and registers, fenced; ``topics_only`` leaves out registers without a topic."""
+    """Build notes, canon and registers, fenced; ``topics_only`` leaves out what agents remember without a topic."""
     entries, unread = _snapshot_entries(journal, scopes, now, list_notes(journal, scopes), topics_only=topics_only)
     return _fence_entries(entries, budget, _DATA_PREFACE, unread)
 
@@ -93,7 +93,7 @@ def _snapshot_entries(
 ) -> tuple[list[BlockEntry], Counter[str]]:
     """Return the entries of a snapshot, and how many more there are under each heading: no snapshot holds so many.
 
-    Registers with a topic come first, by topic, then the others, the newest first.
+    Registers with a topic come first, by topic, then what agents remember without one, the newest first.
     """
     canon: list[Record] = []
     registers: list[Record] = []
@@ -107,7 +107,7 @@ def _snapshot_entries(
         else:
             unread["Canon"] += 1
     for record in journal.read(Query(kinds=(MEMORY_KIND,), scopes=scopes, labels=(f"tier={REGISTER}",))):
-        if record.body.get("topic_id") or not topics_only:
+        if record.body.get("topic_id") or (record.author and not topics_only):
             (expired if is_expired(record, now) else registers).append(record)
     registers.sort(key=_order_of_register)
     unread["Registers"] += len(registers[_MAX_MEMORIES:])

@@ -781,9 +781,7 @@ class Vault:
         return self._count_refusal(self._journal.append_if(promote))
 
     def build_snapshot(self, scope: str = SHARED, *, budget: int | None = None) -> str:
-        """Return canon and registers as compact Markdown, within a budget of tokens.
-
-        The profile ``document`` shows registers with a topic alone.
+        """Return canon, registers with a topic, and what agents remember, as compact Markdown within a budget of tokens.
 
         Args:
             scope: The scope.

@@ -76,9 +76,10 @@ def test_every_tool_fences_hostile_text(server, tool):
         return await client.call_tool(tool, arguments)
 
     answer = server.converse(conversation)
+    is_asked_for = tool not in ("snapshot", "before_task")  # what is shown unasked leaves unconfirmed orders out
     for text in (answer.content[0].text, answer.structured_content["block"]):
-        assert "gnore previous instructions" in text
-        assert text.startswith("<lukasa ")
+        assert ("gnore previous instructions" in text) == is_asked_for
+        assert text.startswith("<lukasa ") or tool == "before_task"
         assert "<|im_start|>" not in text
         for line in text.splitlines():
             assert not line.startswith(("assistant:", "Ignore", "system"))
@@ -173,7 +174,7 @@ def test_blocks_say_how_old_memories_are_and_list_expired_ones(server):
     briefing = server.call("before_task", task="Run the migration")
     assert ("today" in briefing["block"], briefing["left_out"]) == (True, ["old"])
     prompt = server.call("context_assemble", session="s")
-    assert "The key is with the porter (today)" in prompt["block"]
+    assert "The key is with the porter (by ada, today)" in prompt["block"]
     assert prompt["left_out"] == [expired.id]
 
 

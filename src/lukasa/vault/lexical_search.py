@@ -45,6 +45,7 @@ def search_lexically(
 
     Memories that have expired at ``now`` are left out.
     """
+    question = question[:MAX_QUERY_LENGTH]
     query = Query(kinds=(MEMORY_KIND,), scopes=scopes, limit=_SCAN_LIMIT)
     live = sum(row.live for row in reader.tally() if row.kind == MEMORY_KIND and (not scopes or row.scope in scopes))
     is_large = live > _SCAN_LIMIT

@@ -8,7 +8,6 @@ Each call is reported in one line of JSON, with its CPU seconds and the resident
 from __future__ import annotations
 
 import ast
-import gc
 import json
 import os
 import shlex
@@ -53,7 +52,6 @@ def resident_megabytes(field: str) -> float:
 def measure(place: Place, shape: str, size: int) -> Measure:
     """Make one call and return what it took."""
     text = draw_shape(shape, size)
-    gc.collect()
     Path("/proc/self/clear_refs").write_text("5", "ascii")  # the peak begins anew
     before, started = resident_megabytes("VmRSS"), time.process_time()
     place.call(text)
@@ -106,24 +104,24 @@ def library_places(folder: Path, stack: ExitStack) -> Iterator[Place]:
 
     os.environ["LUKASA_EMBEDDER"] = "hash"
     for number, (name, example) in enumerate(EXAMPLES.items()):
-        if name.rpartition(".")[2] in _NOT_WALKED or name.startswith("Remote"):
+        targets = _strings_of(ast.parse(example))
+        if not targets or name.rpartition(".")[2] in _NOT_WALKED or name.startswith("Remote"):
             continue
-        for index, target in enumerate(_strings_of(ast.parse(example))):
-            own = folder / f"{number}-{index}"
+        own = folder / str(number)
+        own.mkdir()
+        names = ExampleNames(own, stack)
+        names["memory"] = stack.enter_context(lukasa.open(own / "memory.db"))
+        fill(names["memory"])
+        for index, target in enumerate(targets):
 
-            def call(text: str, example: str = example, index: int = index, own: Path = own) -> None:
+            def call(text: str, example: str = example, index: int = index, names: dict[str, Any] = names) -> None:
                 tree = ast.parse(example)
                 tree = ast.fix_missing_locations(_Replaced(_strings_of(tree)[index]).visit(tree))
-                names["hostile_text"], names["folder"] = text, own
-                own.mkdir(exist_ok=True)
+                names["hostile_text"] = text
                 _run(tree, names)
 
-            names = ExampleNames(folder, stack)
-            memory = stack.enter_context(lukasa.open(folder / f"{number}-{index}.db"))
-            fill(memory)
-            names["memory"] = memory
             yield Place(f"{name} {target.value[:30]!r}", call)
-            stack.close()
+        stack.close()
 
 
 def _run(tree: ast.Module, names: dict[str, Any]) -> None:
@@ -222,9 +220,9 @@ def http_places(folder: Path, stack: ExitStack) -> Iterator[Place]:
         fill(memory)
     stores = CallerStores(str(folder / "agents.db"), Caller(), embedder="hash")
     stack.callback(stores.close)
-    tokens = {token_for("orion"): token_from_environment(token_for("orion"), "orion", None)}
+    tokens = {token_for(""): token_from_environment(token_for(""), "", None)}
     app = build_app(stores, tokens.get, ["testserver"], compat="mem0")
-    client = stack.enter_context(TestClient(app, headers={"Authorization": f"Bearer {token_for('orion')}"}))
+    client = stack.enter_context(TestClient(app, headers={"Authorization": f"Bearer {token_for('')}"}))
     document = client.get("/openapi.json").json()
     parts = document["components"]["schemas"]
 

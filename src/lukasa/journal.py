@@ -76,6 +76,7 @@ T = TypeVar("T")
 _PAGE_SIZE = 500
 _MIN_BATCH = 16  # a batch of so many drafts is validated at once
 _MAX_SET_ASIDE_BYTES = 20_000_000
+_MAX_SUBJECT_LENGTH = 10_000
 _QUARANTINE_QUERY = Query(kinds=(QUARANTINE,), scopes=(SYSTEM,))
 
 ConditionalDrafts = Callable[[Reader], "Sequence[Draft] | Refused"]
@@ -1093,6 +1094,11 @@ class Journal:
         return validated if isinstance(validated, Refused) else self._engine.append(self.reach, validated)
 
     def _keys_to_erase(self, reader: Reader, keys: Sequence[Key], subject: str | None, exact: bool) -> list[Key]:
+        if subject and len(subject) > _MAX_SUBJECT_LENGTH:
+            raise InvalidInput(
+                f"The subject has {len(subject):,} characters; at most {_MAX_SUBJECT_LENGTH:,} are allowed.",
+                hint="Name a record, or give the first words of the text.",
+            )
         chosen = dict.fromkeys(keys)
         if subject:
             mentioning = reader.read(Query(mentions=subject, every_version=True, hidden=True))

@@ -23,7 +23,7 @@ from urllib.parse import quote
 import lukasa
 from support.hostile_shapes import SHAPES, draw_shape
 
-ORDINARY_TURNS = 300
+ORDINARY_TURNS = 100
 _NOT_WALKED = frozenset({"lukasa", "close", "open", "restore", "connect"})
 
 
@@ -120,7 +120,7 @@ def library_places(folder: Path, stack: ExitStack) -> Iterator[Place]:
                 names["hostile_text"] = text
                 _run(tree, names)
 
-            yield Place(f"{name} {target.value[:30]!r}", call)
+            yield Place(f"{name} {str(target.value)[:30]!r}", call)
         stack.close()
 
 
@@ -332,12 +332,16 @@ def hook_places(folder: Path, stack: ExitStack) -> Iterator[Place]:
             def process(text: str, event: str = event, part: str = part, number: int = number) -> None:
                 call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "make"}}
                 result = {"type": "tool_result", "tool_use_id": "t", "content": "error", "is_error": True}
-                texts = {"goal": "Fix the build", "answer": "I will run it.", **{part: text}}
+                texts = {"goal": "Fix the build", "answer": "I will run it.", part: text}
                 if part in ("input", "name"):
                     call = {**call, "input": {"command": text}} if part == "input" else {**call, "name": text}
                 if part == "result":
                     result = {**result, "content": text}
-                messages = (("user", texts["goal"]), ("assistant", [{"type": "text", "text": texts["answer"]}, call]), ("user", [result]))
+                messages = (
+                    ("user", texts["goal"]),
+                    ("assistant", [{"type": "text", "text": texts["answer"]}, call]),
+                    ("user", [result]),
+                )
                 lines = [
                     {"type": role, "uuid": f"{event}-{part}-{place}", "timestamp": "2026-03-01T10:00:00Z", "message": {"role": role, "content": content}}
                     for place, (role, content) in enumerate(messages)

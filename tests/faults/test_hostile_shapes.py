@@ -24,7 +24,9 @@ PARTS = 8
 def walk(door, *words):
     """Walk a door in a fresh process; return its measures."""
     program = Path(__file__).with_name("hostile_walk.py")
-    done = subprocess.run([sys.executable, program, door, str(SIZE), *words], capture_output=True, check=False, text=True)
+    done = subprocess.run(
+        [sys.executable, program, door, str(SIZE), *words], capture_output=True, check=False, text=True
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     measures = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('["')]
     assert measures
@@ -61,7 +63,13 @@ def memory(tmp_path_factory):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_task_a_question_and_words_of_a_hostile_shape_are_answered_soon(memory, shape):
     text = f"Plan: {draw_shape(shape, SIZE)}"
-    for answer in (memory.before_task, memory.retrieve_relevant_memory, memory.recall, memory.journal.find, memory.skills.search):
+    for answer in (
+        memory.before_task,
+        memory.retrieve_relevant_memory,
+        memory.recall,
+        memory.journal.find,
+        memory.skills.search,
+    ):
         started = time.process_time()
         answer(text)
         assert time.process_time() - started < MAX_SECONDS, answer
@@ -85,3 +93,9 @@ def test_an_answer_says_that_only_the_beginning_of_a_long_question_was_read(memo
     assert f"first {MAX_QUESTION_LENGTH:,} characters" in long.note
     assert [hit.record.key for hit in long.hits] == [hit.record.key for hit in memory.recall(question, 3).hits]
     assert "characters" not in memory.recall(question.ljust(MAX_QUESTION_LENGTH), 3).note
+
+
+def test_a_subject_of_a_whole_book_is_refused_before_the_store_is_read(memory):
+    for call in (memory.journal.erase, memory.journal.preview_erase):
+        with pytest.raises(lukasa.InvalidInput, match="at most 10,000"):
+            call(subject="joined " * 2_000)

@@ -22,7 +22,7 @@ _REPEATED = {
     "opening brackets": "((((",
     "brackets": "(a)[b]{c}<d>",
     "quotes": "\"'“”«»`",
-    "quotations": '"so it is" \'said\' “he” ',
+    "quotations": "\"so it is\" 'said' “he” ",
     "apostrophes": "it's'n't'",
     "hyphens": "a-b--c-",
     "one digit": "7",

@@ -166,7 +166,9 @@ def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None 
         terms=terms,
         names=frozenset(terms_from_words(named)).intersection(terms),
         for_vector=_SPACES.sub(" ", for_vector).strip() or topic,
-        phrases=tuple(dict.fromkeys(phrase for phrase in phrases if 2 < len(phrase) <= _MAX_PHRASE_LENGTH))[:_MAX_PHRASES],
+        phrases=tuple(dict.fromkeys(phrase for phrase in phrases if 2 < len(phrase) <= _MAX_PHRASE_LENGTH))[
+            :_MAX_PHRASES
+        ],
         subject=_find_subject(text, kind, named, known),
         periods=find_periods(text, now),
         order=order,

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from lukasa.freshness import is_expired
 from lukasa.storage.engine import Query, Reader
+from lukasa.storage.reader import MAX_QUERY_LENGTH
 from lukasa.text.similarity import query_coverage, sequence_similarity
 from lukasa.text.terms import distinct_words, normalise_text
 from lukasa.vault.memory import VaultMemory, parse_memory

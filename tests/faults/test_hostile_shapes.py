@@ -4,17 +4,19 @@ import json
 import subprocess
 import sys
 import time
-import tracemalloc
 from pathlib import Path
 
 import pytest
 
 import lukasa
-from faults.hostile_walk import fill
+from faults.hostile_walk import Place, fill, measure
 from lukasa.recall.recall import MAX_QUESTION_LENGTH
 from support.hostile_shapes import SHAPES, draw_shape
 
-pytestmark = pytest.mark.requirement("LOG-11")
+pytestmark = [
+    pytest.mark.requirement("LOG-11"),
+    pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc"),
+]
 SIZE = 900_000  # bytes; a little less than a record may have, so that the text is not refused for its size
 MAX_SECONDS, MAX_MEGABYTES = 1.0, 200.0
 DOORS = ("library", "http", "mcp", "hooks", "cli")
@@ -56,6 +58,10 @@ def test_no_operation_takes_long_or_much_memory_for_any_hostile_text(door, part)
 def memory(tmp_path_factory):
     with lukasa.open(tmp_path_factory.mktemp("hostile") / "memory.db", embedder="hash") as memory:
         fill(memory)
+        turns = [
+            {"role": "user", "content": f"a.b {n} is version 1.{n} of 2024-01-0{n % 9} a {n}"} for n in range(1_500)
+        ]
+        assert memory.context.extend("versions", turns)
         memory.before_task("Plan the next deploy")  # so that everything is loaded
         yield memory
 
@@ -77,14 +83,8 @@ def test_a_task_a_question_and_words_of_a_hostile_shape_are_answered_soon(memory
 
 @pytest.mark.parametrize("shape", ["letters and full stops", "dates that do not end", "Chinese characters"])
 def test_a_task_of_a_hostile_shape_takes_little_memory(memory, shape):
-    text = draw_shape(shape, 100_000)
-    tracemalloc.start()
-    try:
-        memory.before_task(text)
-        memory.journal.find(text)
-        assert tracemalloc.get_traced_memory()[1] < 30_000_000
-    finally:
-        tracemalloc.stop()
+    for answer in (memory.before_task, memory.journal.find):
+        assert measure(Place("", answer), shape, 100_000).megabytes < MAX_MEGABYTES, answer
 
 
 def test_an_answer_says_that_only_the_beginning_of_a_long_question_was_read(memory):

@@ -78,6 +78,7 @@ T = TypeVar("T")
 _PAGE_SIZE = 500
 _MIN_BATCH = 16  # a batch of so many drafts is validated at once
 _MAX_SET_ASIDE_BYTES = 20_000_000
+_MAX_SUBJECT_LENGTH = 10_000
 _QUARANTINE_QUERY = Query(kinds=(QUARANTINE,), scopes=(SYSTEM,))
 
 ConditionalDrafts = Callable[[Reader], "Sequence[Draft] | Refused"]
@@ -1154,6 +1155,11 @@ class Journal:
     def _choose_erased(
         self, reader: Reader, keys: Sequence[Key], subject: str | None, exact: bool
     ) -> list[Key | Record]:
+        if subject and len(subject) > _MAX_SUBJECT_LENGTH:
+            raise InvalidInput(
+                f"The subject has {len(subject):,} characters; at most {_MAX_SUBJECT_LENGTH:,} are allowed.",
+                hint="Name a record, or give the first words of the text.",
+            )
         chosen = dict.fromkeys(keys)
         if subject:
             mentioning = reader.read(Query(mentions=subject, every_version=True, hidden=True))

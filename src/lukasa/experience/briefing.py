@@ -26,7 +26,7 @@ from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block, neutralise
 from lukasa.recall.memories import MemorySource, recall_memories
-from lukasa.recall.recall import LeftOutRecord, Recall, RecallHit
+from lukasa.recall.recall import MAX_QUESTION_LENGTH, LeftOutRecord, Recall, RecallHit
 from lukasa.record import Key, Record
 from lukasa.standing import CONSOLIDATED, ORDERS, find_unconfirmed_orders, is_confirmed_by_owner, split_by_reason
 from lukasa.storage.engine import Reader
@@ -114,6 +114,7 @@ def find_relevant(
 ) -> RelevantMemories:
     """Find the memories that matter for a goal; the module describes how they are scored."""
     left_out: _LeftOut = {}
+    asked, goal = goal, goal[:MAX_QUESTION_LENGTH]
     successes = _ask(recall, left_out, goal, MAX_EPISODES, kinds=(EPISODE,), labels=("outcome=success",))
     episodes = _score_hits(successes, goal, now)
     if len(episodes) < MAX_EPISODES:
@@ -126,7 +127,7 @@ def find_relevant(
     knowledge += _find_derived(journal, episodes, PATTERN, now)
     entries = [*_best_current(knowledge, MAX_KNOWLEDGE, now, left_out), *episodes, *_find_skills(skills, now, goal)]
     entries = leave_out_unconfirmed(journal, entries, left_out)
-    return RelevantMemories(goal, tuple(sorted(entries, key=_sort_key)[:k]), now, tuple(left_out.values()))
+    return RelevantMemories(asked, tuple(sorted(entries, key=_sort_key)[:k]), now, tuple(left_out.values()))
 
 
 def build_briefing(
@@ -147,6 +148,7 @@ def build_briefing(
     if not goal:
         raise InvalidInput("The task has no goal.", hint="Say what is to be done: {'goal': '…'}")
     types = [str(fields[name]) for name in ("type", "action_type") if isinstance(fields.get(name), str)]
+    goal, types = goal[:MAX_QUESTION_LENGTH], [type[:MAX_QUESTION_LENGTH] for type in types]
     question = " ".join((goal, *types))
 
     relevant = find_relevant(journal, recall, skills, now, goal)
@@ -213,8 +215,9 @@ def _safe_line(text: str) -> str:
 def _ask(recall: Recall, left_out: _LeftOut, question: str, k: int, **filters: Any) -> tuple[RecallHit, ...]:
     """Return the hits of a question; add what gives orders, and what expired and is like the question, to ``left_out``."""
     result = recall(question, k, min_relevance=0, **filters).without_orders()
+    wanted = keyword_stems(question) if result.left_out else set()
     for entry in result.left_out:
-        if entry.reason == ORDERS or _word_share(question, entry.record.text) >= _MIN_WORD_SHARE:
+        if entry.reason == ORDERS or _word_share(wanted, entry.record.text) >= _MIN_WORD_SHARE:
             left_out[entry.record.key] = entry
     return result.hits
 
@@ -285,18 +288,19 @@ def _find_named_skills(skills: Skills, now: datetime, types: Sequence[str]) -> l
     found = []
     for type in types:
         words = type.replace("_", " ").replace("-", " ")
+        wanted = keyword_stems(words)
         by_id = [skill for id in dict.fromkeys((type, slugify(type))) if (skill := skills.get(id)) is not None]
         for skill in (*by_id, *skills.search(words, MAX_SKILLS)):
-            likeness = 1.0 if skill in by_id else _word_share(words, f"{skill.title} {skill.id}".replace("-", " "))
+            likeness = 1.0 if skill in by_id else _word_share(wanted, f"{skill.title} {skill.id}".replace("-", " "))
             if likeness >= _MIN_NAMED_SHARE:
                 found.append(BriefingEntry(skill.record, likeness, _compute_score(skill.record, likeness, now)))
     return found
 
 
 def _find_skills(skills: Skills, now: datetime, goal: str) -> list[BriefingEntry]:
-    found = []
+    found, wanted = [], keyword_stems(goal)
     for skill in skills.search(goal, MAX_SKILLS):
-        likeness = _word_share(goal, skill.record.text)
+        likeness = _word_share(wanted, skill.record.text)
         if likeness >= _MIN_WORD_SHARE:
             rate = 0.5 if skill.success_rate is None else skill.success_rate
             score = _compute_score(skill.record, likeness, now) * (0.75 + 0.5 * rate)
@@ -305,18 +309,17 @@ def _find_skills(skills: Skills, now: datetime, goal: str) -> list[BriefingEntry
 
 
 def _score_hits(hits: Iterable[RecallHit], goal: str, now: datetime) -> list[BriefingEntry]:
-    found = []
+    found, wanted = [], keyword_stems(goal)
     for hit in hits:
-        share, cosine = _word_share(goal, hit.record.text), hit.hit.candidate.cosine or 0.0
+        share, cosine = _word_share(wanted, hit.record.text), hit.hit.candidate.cosine or 0.0
         if share >= _MIN_WORD_SHARE or cosine >= _MIN_COSINE:
             likeness = max(share, cosine)
             found.append(BriefingEntry(hit.record, likeness, _compute_score(hit.record, likeness, now)))
     return found
 
 
-def _word_share(goal: str, text: str) -> float:
-    """Return the share of the goal's keywords that a text has."""
-    wanted = keyword_stems(goal)
+def _word_share(wanted: set[str], text: str) -> float:
+    """Return the share of some keywords that a text has."""
     return len(wanted & keyword_stems(text)) / len(wanted) if wanted else 0.0
 
 

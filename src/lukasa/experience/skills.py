@@ -250,11 +250,11 @@ def skill_draft(text: SkillText, markdown: str, *, id: str, scope: str, **fields
     return Draft(SKILL, markdown, body, id=id, scope=scope, **fields)
 
 
-def keyword_stems(text: str) -> set[str]:
-    """Return the stems of a text's keywords."""
+def keyword_stems(text: str, max_length: int = 10_000) -> set[str]:
+    """Return the stems of a text's keywords; only its first ``max_length`` characters are read."""
     from lukasa.text.terms import extract_keywords, stem_word  # a slow import: it loads the database's tokenizer
 
-    return {stem_word(word) for word in extract_keywords(text)} - {""}
+    return {stem_word(word) for word in extract_keywords(text[:max_length])} - {""}
 
 
 def slugify(title: str) -> str:

@@ -22,6 +22,7 @@ USER_ROLES = frozenset({"user", "human", "customer"})
 ASSISTANT_ROLES = frozenset({"assistant", "agent", "ai", "bot", "model", "system", "tool"})
 MAX_MATCHED_TEXTS = 5_000
 """Words that match more texts than this in all count as common; a store of at most this many texts counts as small."""
+_MAX_WORDS, _MAX_PHRASES, _MAX_PHRASE_LENGTH = 256, 32, 200
 
 
 class QuestionKind(StrEnum):
@@ -149,7 +150,7 @@ def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None 
     for_vector = topic
     for name in named:
         for_vector = name_patterns[name].sub(" ", for_vector)
-    words = tuple(extract_keywords(topic))
+    words = tuple(extract_keywords(topic)[:_MAX_WORDS])
     terms = terms_from_words(words)
     quoted = [double or backtick for double, backtick in _QUOTED.findall(text)]
     phrases = [fold_text(phrase.strip()) for phrase in [*quoted, *_IDENTIFIER.findall(text)]]
@@ -165,7 +166,9 @@ def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None 
         terms=terms,
         names=frozenset(terms_from_words(named)).intersection(terms),
         for_vector=_SPACES.sub(" ", for_vector).strip() or topic,
-        phrases=tuple(dict.fromkeys(phrase for phrase in phrases if len(phrase) > 2)),
+        phrases=tuple(dict.fromkeys(phrase for phrase in phrases if 2 < len(phrase) <= _MAX_PHRASE_LENGTH))[
+            :_MAX_PHRASES
+        ],
         subject=_find_subject(text, kind, named, known),
         periods=find_periods(text, now),
         order=order,

@@ -58,6 +58,8 @@ MAX_LOOKUPS = 64
 """The number of sources that one recall looks up."""
 MAX_SOURCES_PER_HIT = 24
 """The number of sources that one hit may use of them."""
+MAX_QUESTION_LENGTH = 4_000
+"""The number of characters of a question that are read, at most."""
 MAX_COMPARED_LENGTH = 50_000
 """The number of characters of one text that are compared with the question, at most."""
 _MAX_COMPARED_IN_ALL = 3_000_000  # the same for all candidates of one recall
@@ -67,7 +69,6 @@ _VECTOR_CANDIDATES = 300
 _RERANKED_HITS, _MAX_RERANKED_LENGTH = 50, 4_000
 _FILTER_FACTORS = (1, 8, 64)  # how many times the usual number of matches a filter looks at, until enough are accepted
 _RECENT_RECORDS, _RECENT_SPEAKERS = 2_000, 300
-_MAX_QUESTION_LENGTH = 20_000
 _CANON_LABEL = "tier=canon"
 _NO_ADJACENT_TURNS = (None, None)
 
@@ -382,7 +383,7 @@ class Recall:
             model, note = self.index.choose_embedder().name, self.index.outdated_note
         except (MissingExtra, StoreUnavailable) as error:
             note = self._without_vectors(error)
-        text, used = question[:_MAX_QUESTION_LENGTH], model.partition("+")[0]
+        text, used = question[:MAX_QUESTION_LENGTH], model.partition("+")[0]
         if not text.strip():
             return RecallResult(parse_question(text), (), note="The question is empty.")
         with self._journal.snapshot() as reader:
@@ -396,6 +397,8 @@ class Recall:
                 unindexed = reader.count_without_vectors(model)
         if unindexed and self.index.write_failure:
             note = f"{note} Texts without a vector were found by words alone. {self.index.write_failure}".strip()
+        if len(question) > MAX_QUESTION_LENGTH:
+            note = f"{note} Only the first {MAX_QUESTION_LENGTH:,} characters of the question were read.".strip()
         if reader.damaged_vectors:
             self.index.remake(reader.damaged_vectors)
             with self._journal.snapshot() as reader:

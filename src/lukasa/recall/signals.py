@@ -592,9 +592,8 @@ def phrases(evidence: RankingEvidence) -> Values:
     wanted = evidence.question.phrases
     if not wanted:
         return evidence.zeros
-    return _to_array(
-        sum(phrase in fold_text(candidate.text) for phrase in wanted) / len(wanted) for candidate in evidence.candidates
-    )
+    folded = (fold_text(candidate.text) for candidate in evidence.candidates)
+    return _to_array(sum(phrase in text for phrase in wanted) / len(wanted) for text in folded)
 
 
 def subject(evidence: RankingEvidence) -> Values:

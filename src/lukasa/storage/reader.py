@@ -25,6 +25,8 @@ FREQUENCY_CAP = 1000
 """``frequency`` counts texts one by one only up to this number."""
 MAX_STREAMS = 40
 """Queries look at this many pairs of scope and kind one by one; ``authors`` takes the largest."""
+MAX_QUERY_LENGTH, _MAX_WORD_LENGTH = 10_000, 300
+"""How much of a query by words is read: each of its parts is a search of its own."""
 _TIME_FIELDS = frozenset({"created_at", "recorded_at", "happened_at"})
 
 Condition = tuple[str, Sequence[Any]]
@@ -301,9 +303,9 @@ def _list_strings(entry: bytes | str) -> Iterator[str]:
 
 
 def split_query_words(query: str, limit: int = 1000) -> list[str]:
-    """Split any string into its distinct words, as they are written."""
-    clean = query.encode("utf-8", "replace").decode().replace("\0", " ")
-    return list(dict.fromkeys(clean.split()))[:limit]
+    """Split any string into its distinct words, as they are written; of a long one only the beginning."""
+    clean = query[:MAX_QUERY_LENGTH].encode("utf-8", "replace").decode().replace("\0", " ")
+    return [word[:_MAX_WORD_LENGTH] for word in dict.fromkeys(clean.split())][:limit]
 
 
 def list_query_words(query: str) -> list[str]:

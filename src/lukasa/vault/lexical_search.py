@@ -7,6 +7,7 @@ from datetime import datetime
 
 from lukasa.freshness import is_expired
 from lukasa.storage.engine import Query, Reader
+from lukasa.storage.reader import MAX_QUERY_LENGTH
 from lukasa.text.similarity import query_coverage, sequence_similarity
 from lukasa.text.terms import distinct_words, normalise_text
 from lukasa.vault.memory import VaultMemory, parse_memory
@@ -45,6 +46,7 @@ def search_lexically(
 
     Memories that have expired at ``now`` are left out.
     """
+    question = question[:MAX_QUERY_LENGTH]
     query = Query(kinds=(MEMORY_KIND,), scopes=scopes, limit=_SCAN_LIMIT)
     live = sum(row.live for row in reader.tally() if row.kind == MEMORY_KIND and (not scopes or row.scope in scopes))
     is_large = live > _SCAN_LIMIT

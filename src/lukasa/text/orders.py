@@ -104,8 +104,9 @@ _RULES = (
         "acts without approval",
         "with skip bypa omit waiv supp appr conf auth perm",
         r"\bwithout (?:asking|telling|informing|notifying|alerting|warning|confirming|checking with|seeking|requesting|requiring|waiting for"
-        r"|(?:any |further |additional |prior |user |human |explicit |their |operator |safety |manual |needing )*(?:confirmation|verification|approval|consent|permission|authori[sz]ation|question|hesitation|safety checks?|restrictions?|limitations?))\b"
+        r"|(?:any |further |additional |prior |user |human |explicit |their |operator |safety |manual |needing )*(?:confirmation|verification|approval|consent|permission|authori[sz]ation|question|hesitation|(?:safety |content |security |ethical )?(?:checks?|caveats?|refusals?|filter(?:s|ing)|restrictions?|limitations?|safeguards?)))\b"
         r"|\b(?:skip|bypass|omit|waive|suppress)\w* (?:the |any |all |every |user |human |normal |standard |usual |additional |further )*(?:approvals?|confirmations?|authori[sz]ation|safety|security|consent|permission|identity)\b"
+        r"|\bno (?:further |additional |more )?(?:safety|security|content) (?:checks?|filters?|restrictions?|limits?|review)\b"
         r"|\b(?:no|requires? no|needs? no) (?:further |additional |user |human |prior |manual )*(?:approval|confirmation|authori[sz]ation|permission) (?:is |are )?(?:needed|required|necessary)\b",
         negatable=True,
     ),
@@ -153,8 +154,12 @@ _RULES = (
     ),
     _rule(
         "changes the memory or the rules of its reader",
-        "your safe secu rest requ bypa can verif user auth",
-        r"\b(?:add|write|save|store|commit|append|insert|put)\b[^.!?]{0,25}?\b(?:to|in|into) your (?:long[- ]term |permanent |persistent |system |global |core )*(?:memory|instructions|system prompt|context|knowledge|rules|guidelines)\b"
+        "your safe secu rest requ bypa veri auth regi reco trea user perm long pers shar agen syst memo audi log logs clea appr pre my unre",
+        r"\b(?:add|write|save|store|commit|append|insert|put|update|rewrite|replace|delete|erase|clear|inject|modify)\b[^.!?]{0,40}?\b(?:your|my|permanent|long[- ]term|persistent|shared|agent|system) (?:\w+ )?(?:memory|memories|memory entr\w+|conversation history|session history|agent context|profile in memory|context)\b"
+        r"|\b(?:delete|erase|clear|wipe|remove|purge)\b[^.!?]{0,40}?\b(?:audit (?:log|trail|entr)\w*|memory records|all traces?|conversation history)\b|\bno trace of (?:this|the) (?:conversation|session|request)\b"
+        r"|\b(?:cleared|authori[sz]ed|pre-?approved|approved) for (?:\w+ )?(?:unrestricted|restricted|all content|full access|admin\w*)\b|\bunrestricted (?:access|content|permissions)\b"
+        r"|\b(?:set|change|update|make|elevate|upgrade) (?:my|your|the user's|his|her|their|this user's) (?:role|trust|permissions?|privileges?|access|account)\b"
+        r"|\b(?:add|write|save|store|commit|append|insert|put)\b[^.!?]{0,25}?\b(?:to|in|into) your (?:long[- ]term |permanent |persistent |system |global |core )*(?:memory|instructions|system prompt|context|knowledge|rules|guidelines)\b"
         r"|\b(?:update|change|modify|reset|replace|rewrite|clear|edit) your (?:\w+ ){0,2}?(?:preferences|knowledge|instructions|rules|memory|guidelines|system prompt|settings|behaviou?r|goals?|policy|policies)\b"
         r"|\byour (?:\w+ ){0,2}?(?:prompt|guidelines|instructions|rules|restrictions|modules|policies|filters|settings) (?:has|have|had|was|were|are|is) (?:now |been |temporarily |permanently )*(?:updated|changed|replaced|lifted|removed|disabled|revised|suspended)\b"
         r"|\b(?:all|safety|security|content|access|file access) (?:\w+ )?(?:restrictions|limitations|safeguards|guardrails|filters)\b[^.!?]{0,20}?\b(?:disabled|lifted|removed|suspended|waived)\b"

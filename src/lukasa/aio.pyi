@@ -38,6 +38,7 @@ from lukasa.network import Network
 from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
 from lukasa.outcome import Outcome, Refused
 from lukasa.prompt import PromptBlock
+from lukasa.proposals import Proposal, ProposalState
 from lukasa.recall.memories import MemorySource
 from lukasa.recall.recall import RecallResult
 from lukasa.record import Draft, Key, Link, Record
@@ -59,6 +60,7 @@ from lukasa.storage.engine import (
     Neighbour,
     Progress,
     Query,
+    Reader,
     ReplayResult,
     T,
     Tally,
@@ -102,6 +104,7 @@ class AsyncMemory:
     knowledge: AsyncKnowledge
     ledgers: AsyncLedgers
     metrics: AsyncTaskMetrics
+    proposals: AsyncProposals
     recall: AsyncRecall
     sessions: AsyncSessions
     skills: AsyncSkills
@@ -474,6 +477,7 @@ class AsyncJournal:
     async def backup(self, target: Path) -> None: ...
     async def change_stamp(self) -> object | None: ...
     async def check_author(self, name: str) -> Refused | None: ...
+    async def check_raw(self, reader: Reader, drafts: Sequence[Draft]) -> Refused | None: ...
     async def compact(
         self, *, before: datetime | None = ..., progress: Progress | None = ...
     ) -> LogCompactionResult: ...
@@ -601,6 +605,12 @@ class AsyncTaskMetrics:
     async def efficiency(self, days: int = ...) -> list[TaskCost]: ...
     async def prefer(self, episode: str, score: float, *, note: str = ...) -> Outcome: ...
     async def rewards(self, days: int = ...) -> list[EpisodeReward]: ...
+
+class AsyncProposals:
+    """Lists the proposals that a caller may see; the owner accepts or refuses them."""
+    async def accept(self, id: str, *, scope: str | None = ...) -> Outcome: ...
+    async def list(self, state: ProposalState = ...) -> list[Proposal]: ...
+    async def refuse(self, id: str, *, scope: str | None = ...) -> Outcome: ...
 
 class AsyncRecall:
     """Answers questions for one caller. Call it: ``memory.recall("When is the release?")``."""
@@ -882,7 +892,7 @@ class AsyncVault:
         scope: str = ...,
         category: str = ...,
         *,
-        tier: Tier = ...,
+        tier: Tier | None = ...,
         topic_id: str | None = ...,
         tags: Iterable[str] = ...,
         source: str | None = ...,

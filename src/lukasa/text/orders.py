@@ -104,15 +104,17 @@ _RULES = (
         "acts without approval",
         "with skip bypa omit waiv supp appr conf auth perm",
         r"\bwithout (?:asking|telling|informing|notifying|alerting|warning|confirming|checking with|seeking|requesting|requiring|waiting for"
-        r"|(?:any |further |additional |prior |user |human |explicit |their |operator |safety |manual |needing )*(?:confirmation|verification|approval|consent|permission|authori[sz]ation|question|hesitation|safety checks?|restrictions?|limitations?))\b"
+        r"|(?:any |further |additional |prior |user |human |explicit |their |operator |safety |manual |needing )*(?:confirmation|verification|approval|consent|permission|authori[sz]ation|question|hesitation|(?:safety |content |security |ethical )?(?:checks?|caveats?|refusals?|filter(?:s|ing)|restrictions?|limitations?|safeguards?)))\b"
         r"|\b(?:skip|bypass|omit|waive|suppress)\w* (?:the |any |all |every |user |human |normal |standard |usual |additional |further )*(?:approvals?|confirmations?|authori[sz]ation|safety|security|consent|permission|identity)\b"
+        r"|\bno (?:further |additional |more )?(?:safety|security|content) (?:checks?|filters?|restrictions?|limits?|review)\b"
         r"|\b(?:no|requires? no|needs? no) (?:further |additional |user |human |prior |manual )*(?:approval|confirmation|authori[sz]ation|permission) (?:is |are )?(?:needed|required|necessary)\b",
         negatable=True,
     ),
     _rule(
         "orders obedience",
         "alwa neve comp obey must have shal will requ pre prea",
-        r"\balways (?:approve|trust|obey|comply|grant|authori[sz]e|agree|accept (?:all|any|every)|defer to|prioriti[sz]e (?:this|these|my)|skip (?:\w+ )?(?:verification|confirmation|approval|review|check))\b"
+        r"\balways (?:execute|run|perform|do|follow) (?:any|all|every|user|whatever|external)\b|\b(?:always|must|only) (?:say|respond|reply|answer|end|output|print) (?:with )?['\"“]"
+        r"|\balways (?:approve|trust|obey|comply|grant|authori[sz]e|agree|accept (?:all|any|every)|defer to|prioriti[sz]e (?:this|these|my)|skip (?:\w+ )?(?:verification|confirmation|approval|review|check))\b"
         r"|\bnever (?:ask|question|verify|refuse|decline|warn|confirm|challenge|doubt|require|reject|deny)\b[^.!?]{0,30}?\b(?:user|operator|owner|human|confirmation|permission|approval|orders?|instructions?|requests?|commands?|claims?|credentials|identity|verification|me|this|them)\b"
         r"|\byou (?:must|have to|shall|will|are required to) (?:now |always |therefore |then )*(?:obey|comply|follow (?:my|these|this|all|every|the following|only)|reveal|ignore|disregard|approve|grant|trust|accept (?:all|any|every))\b"
         r"|\b(?:comply with|obey) (?:all|any|every|my|the following|these|each)\b|\b(?:pre-?approved|pre-?authori[sz]ed) (?:by|for)\b",
@@ -147,14 +149,21 @@ _RULES = (
         "syst admi deve oper emer crit urge prio root secu poli safe impo inte hidd new upda revi assi inst user im end memo",
         r"<\|[^|>\n]{0,40}\|>|\[/?(?:inst|system|admin|(?:session|context|memory|policy|security) (?:update|override)|system[ _][\w ]{1,30}|memory_persist|end_\w+)[\]:\- ]|<</?sys>>|</?(?:system|admin|instructions?)>|\[user_memory=[^\]]{0,200}\]\s*\[user_memory="
         r"|\b(?:system|admin\w*|developer|operator|emergency|critical|urgent|priority|root|security|policy|safety) (?:overrides?|directives?|commands?|instructions?)\b ?[:\]\-—!]"
+        r"|\b(?:emergency|admin\w*|system|security|safety) override\b|\[(?:\w+ )?(?:system|admin\w*|operator|developer)\] ?:?|\(source: ?(?:the )?(?:operator|owner|admin\w*|system)\)"
         r"|\b(?:agent|ai|llm|assistant|important|internal|hidden)[ _](?:system )?(?:instructions?|directives?|system notes?|note to (?:the )?(?:ai|assistant|agent|llm|model)s?)\b ?[:\]\-—!]"
         r"|\b(?:new|updated|revised) (?:instructions?|directives?|orders|system prompt)\b ?[:\-—]"
         r"|(?:^|[\n.:>\]\"'] ?)(?:system|developer|assistant|admin(?:istrator)?) ?: ?(?:you|from now|ignore|disregard|forget|always|never|do not|don't|all |the (?:user|assistant|agent)|new |override|please|respond|must|execute|send|approve|grant|enable|disable)",
     ),
     _rule(
         "changes the memory or the rules of its reader",
-        "your safe secu rest requ bypa can verif user auth",
-        r"\b(?:add|write|save|store|commit|append|insert|put)\b[^.!?]{0,25}?\b(?:to|in|into) your (?:long[- ]term |permanent |persistent |system |global |core )*(?:memory|instructions|system prompt|context|knowledge|rules|guidelines)\b"
+        "stor save writ put keep disa turn deac susp remo lift your safe secu rest requ bypa veri auth regi reco trea user perm long pers shar agen syst memo audi log logs clea appr pre my unre",
+        r"\b(?:add|write|save|store|commit|append|insert|put|update|rewrite|replace|delete|erase|clear|inject|modify)\b[^.!?]{0,40}?\b(?:your|my|permanent|long[- ]term|persistent|shared|agent|system) (?:\w+ )?(?:memory|memories|memory entr\w+|conversation history|session history|agent context|profile in memory|context)\b"
+        r"|\b(?:store|save|write|put|keep) (?:this|that|the following|it) (?:in|to|into) (?:\w+ )?memory\b|\byour (?:new |real |actual |true )*instructions are\b"
+        r"|\b(?:disable|turn off|deactivate|suspend|remove|lift)\w* (?:all |any |the |your )*(?:safety|security|content|ethical) (?:measures|filters|checks|guards?|features|restrictions|protocols|rules)\b|\b(?:disable|turn off) (?:all |your )*safety\b"
+        r"|\b(?:delete|erase|clear|wipe|remove|purge)\b[^.!?]{0,40}?\b(?:audit (?:log|trail|entr)\w*|memory records|all traces?|conversation history)\b|\bno trace of (?:this|the) (?:conversation|session|request)\b"
+        r"|\b(?:cleared|authori[sz]ed|pre-?approved|approved) for (?:\w+ )?(?:unrestricted|restricted|all content|full access|admin\w*)\b|\bunrestricted (?:access|content|permissions)\b"
+        r"|\b(?:set|change|update|make|elevate|upgrade) (?:my|your|the user's|his|her|their|this user's) (?:role|trust|permissions?|privileges?|access|account)\b"
+        r"|\b(?:add|write|save|store|commit|append|insert|put)\b[^.!?]{0,25}?\b(?:to|in|into) your (?:long[- ]term |permanent |persistent |system |global |core )*(?:memory|instructions|system prompt|context|knowledge|rules|guidelines)\b"
         r"|\b(?:update|change|modify|reset|replace|rewrite|clear|edit) your (?:\w+ ){0,2}?(?:preferences|knowledge|instructions|rules|memory|guidelines|system prompt|settings|behaviou?r|goals?|policy|policies)\b"
         r"|\byour (?:\w+ ){0,2}?(?:prompt|guidelines|instructions|rules|restrictions|modules|policies|filters|settings) (?:has|have|had|was|were|are|is) (?:now |been |temporarily |permanently )*(?:updated|changed|replaced|lifted|removed|disabled|revised|suspended)\b"
         r"|\b(?:all|safety|security|content|access|file access) (?:\w+ )?(?:restrictions|limitations|safeguards|guardrails|filters)\b[^.!?]{0,20}?\b(?:disabled|lifted|removed|suspended|waived)\b"

@@ -146,6 +146,20 @@ LOG = [
     Step("reembed --embedder hash"),
 ]
 
+PROPOSALS = [
+    Step('remember "Deploys run on Tuesday."', {"day": "id"}),
+    Step('remember "The staging database is called heron."', {"name": "id"}),
+    Step("--agent orion forget {day}"),
+    Step("--agent orion forget {name}"),
+    Step("proposals", {"first": "0.id", "second": "1.id"}),
+    Step("proposals show {first}"),
+    Step("--agent orion proposals accept {first}"),
+    Step("proposals accept {first}"),
+    Step("proposals refuse {second}"),
+    Step("proposals refuse {second}"),
+    Step("proposals --state refused"),
+]
+
 CARRY = [
     Step('remember "The staging database is called heron."'),
     Step("checkpoint save demo --state state.json"),
@@ -402,6 +416,7 @@ SCENARIOS: dict[str, list[Step]] = {
     "context": CONTEXT,
     "experience": EXPERIENCE,
     "teamwork": TEAMWORK,
+    "proposals": PROPOSALS,
     "trust": TRUST,
     "rubric": RUBRIC,
     "doors": DOORS,
@@ -409,6 +424,7 @@ SCENARIOS: dict[str, list[Step]] = {
 }
 
 NOT_RUN: dict[tuple[str, ...], str] = {
+    ("allow",): "needs a store that came along in a folder; tests/test_own_stores.py runs it",
     ("bench", "adapters"): "needs frameworks that only `make test-clients` installs",
     ("bench", "all"): "runs the other benchmarks, each in a process of its own",
     ("bench", "checkpoint"): "takes more than 10 seconds even with one round",

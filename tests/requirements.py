@@ -12,6 +12,7 @@ REQUIREMENTS = {
     "LOG-7": "The log exports to one documented JSONL format and imports back, lossless, resumable, verified.",
     "LOG-8": "The author of a write is the caller on every path, and rules of the owner come only from the owner.",
     "LOG-9": "A damaged record harms nothing but itself, and a log shorter than the last acknowledged one is noticed.",
+    "LOG-11": "Every input has a limit in length, time and memory; a refusal says which.",
     # The vault
     "VLT-1": "The vault has the tiers canon and register, and always refuses the tier log.",
     "VLT-2": "A memory carries the fields of the vault's document, with a 12-hex id and at most 1200 characters.",

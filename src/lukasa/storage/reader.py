@@ -6,6 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from lukasa import canonical_json
@@ -26,7 +27,7 @@ FREQUENCY_CAP = 1000
 MAX_STREAMS = 40
 """Queries look at this many pairs of scope and kind one by one; ``authors`` takes the largest."""
 MAX_QUERY_LENGTH, _MAX_WORD_LENGTH = 10_000, 300
-"""How much of a query by words is read: each of its parts is a search of its own."""
+"""The characters of a query by words, and of one word, that are searched for: each part of a word is a search of its own."""
 _TIME_FIELDS = frozenset({"created_at", "recorded_at", "happened_at"})
 
 Condition = tuple[str, Sequence[Any]]
@@ -303,9 +304,13 @@ def _list_strings(entry: bytes | str) -> Iterator[str]:
 
 
 def split_query_words(query: str, limit: int = 1000) -> list[str]:
-    """Split any string into its distinct words, as they are written; of a long one only the beginning."""
-    clean = query[:MAX_QUERY_LENGTH].encode("utf-8", "replace").decode().replace("\0", " ")
-    return [word[:_MAX_WORD_LENGTH] for word in dict.fromkeys(clean.split())][:limit]
+    """Split any string into its distinct words, as they are written; of long words only the beginning, of many the first."""
+    clean = query.encode("utf-8", "replace").decode().replace("\0", " ")
+    words = [word[:_MAX_WORD_LENGTH] for word in dict.fromkeys(clean.split())][:limit]
+    if len(query) <= MAX_QUERY_LENGTH:
+        return words
+    ends = accumulate(map(len, words))
+    return [word for word, end in zip(words, ends, strict=True) if end <= MAX_QUERY_LENGTH]
 
 
 def list_query_words(query: str) -> list[str]:

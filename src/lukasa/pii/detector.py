@@ -35,6 +35,7 @@ from lukasa.pii.passwords import (
     find_url_passwords,
     password_scan,
 )
+from lukasa.pii.prose import PROSE, prose_scan
 from lukasa.pii.tokens import (
     LABELLED_SECRETS,
     MIDDLE_LITERALS,
@@ -323,8 +324,12 @@ _TOKEN_CHARACTERS = (string.ascii_letters + string.digits + "+/_=.:~-|").encode(
 _TOKEN_SHAPE_TABLE = bytes(48 if code in _TOKEN_CHARACTERS else 120 for code in range(256))
 """Shapes without which a text has no such finding: searching for one takes far less time than searching for a pattern."""
 
-_KEYWORDS = (*PASSWORDS.items(), *WEAK_KEYWORDS.items())
-_ASCII_KEYWORDS = tuple(each for each in _KEYWORDS if each[0].isascii())
+_KEYWORDS: dict[str, list[Callable[[str, str], Scan]]] = {}
+for _keyword, _search in (*PASSWORDS.items(), *WEAK_KEYWORDS.items()):
+    _KEYWORDS.setdefault(_keyword, []).append(partial(password_scan, _search))
+for _keyword, _search in PROSE:
+    _KEYWORDS.setdefault(_keyword, []).append(partial(prose_scan, _search))
+_ASCII_KEYWORDS = {keyword: scans for keyword, scans in _KEYWORDS.items() if keyword.isascii()}
 _HINTED_TOKENS: tuple[tuple[str, _Find], ...] = (
     *((literal, partial(find_tokens_around, literal)) for literal in MIDDLE_LITERALS),
     (".eyJ", find_web_tokens),
@@ -351,9 +356,10 @@ def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
             if _occurs(label, lower):
                 yield "secret", labelled_secret_scan(label, text, lower)
     is_long = len(text) >= EXACT_LENGTH
-    for keyword, search in _ASCII_KEYWORDS if text.isascii() else _KEYWORDS:
+    for keyword, scans in (_ASCII_KEYWORDS if text.isascii() else _KEYWORDS).items():
         if _occurs(keyword, lower) if is_long else keyword in lower:
-            yield "password", password_scan(search, text, lower)
+            for keyword_scan in scans:
+                yield "password", keyword_scan(text, lower)
     if " pass" in lower:
         yield "password", partial(find_passwords_before_keyword, text, lower)
     for literal, find in _HINTED_PASSWORDS:

@@ -328,7 +328,7 @@ _KEYWORDS: dict[str, list[Callable[[str, str], Scan]]] = {}
 for _keyword, _search in (*PASSWORDS.items(), *WEAK_KEYWORDS.items()):
     _KEYWORDS.setdefault(_keyword, []).append(partial(password_scan, _search))
 for _keyword, _search in PROSE:
-    _KEYWORDS.setdefault(_keyword, []).append(partial(prose_scan, _search))
+    _KEYWORDS.setdefault(_keyword, []).append(partial(prose_scan, _keyword, _search))
 _ASCII_KEYWORDS = {keyword: scans for keyword, scans in _KEYWORDS.items() if keyword.isascii()}
 _HINTED_TOKENS: tuple[tuple[str, _Find], ...] = (
     *((literal, partial(find_tokens_around, literal)) for literal in MIDDLE_LITERALS),

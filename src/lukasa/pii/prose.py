@@ -22,6 +22,13 @@ _PAUSE = r"(?: (?:still|now|just|currently|set to|again))?:?"
 _STATEMENT = rf"(?:{_GAP_WORD}){{0,8}}?[ \t]{{1,2}}(?:(?P<link>{_LINK}){_PAUSE}|{_LINK_SIGN})[ \t]{{1,2}}"
 _SECRET = START_OF_STATED + STATED_VALUE
 _QUOTED = r"[ \t]{1,2}[\"'`“‘](?P<quoted>[^\s\"'`“”‘’«»<>]{4,64}+)[\"'`”’]"
+_CAMEL = r"(?P<camel>[A-Z][a-z]{1,20}+[A-Z][A-Za-z]{1,20}+!)"
+_PAIR = (
+    r"(?:[ \t]{0,2}:|[ \t](?i:is|are|with|as|like|using))?[ \t]{1,2}[\"'`(*]{0,2}"
+    r"(?:(?i:admin|administrator|root|guest|demo|test|user|pi|ubuntu|postgres)|[\w.+-]{1,40}+@[\w.-]{1,40}+)[\"'`*]{0,2} ?(?:/{1,2}|:) ?[\"'`*]{0,2}"
+    r"(?P<pair>[^\s\"'`*)/,;]{4,64}+)(?![/:]|\s?/)"
+)
+"""A usual name of an account, and its password, which may be a plain word."""
 _NAMED = r"(?: (?:for|of|to|on|at)(?: [\w'’-]{1,20}+){1,3}?)?"
 _IS = r"(?:[ \t]{0,2}[:=][ \t]{0,3}|[ \t]{1,2}(?:[-–—]|(?i:is|was|are)(?: (?:now|still))?:?)[ \t]{1,2})[\"'`“*]{0,2}"
 _BEFORE_IS = "(?:[ \t]{0,2}[:=]|[ \t]{1,2}(?:[-–—]|is|was|are|for|of|to|on|at))"
@@ -38,7 +45,7 @@ def _search(word: str, rest: str, tail: str, start: str = r"[\s:=,('’]") -> Ke
 
 PROSE = (
     *(
-        (word, _search(word, rest, rf"(?:['’]s)?(?:{_QUOTED}|{_STATEMENT}{_SECRET})"))
+        (word, _search(word, rest, rf"(?:['’]s)?(?=[^0-9!@#$%^&*+~?\n]{{0,99}}+[0-9!@#$%^&*+~?])(?:{_QUOTED}|[ \t]{{1,2}}{_CAMEL}|{_STATEMENT}{_SECRET})"))
         for word, rest in (("pass", "[ -]?(?:word|code|phrase|wd|wort)s?"), ("pw", ""), ("pwd", ""), ("kennwort", ""))
     ),
     ("pass", _search("pass", "[ -]?phrase", rf"{_NAMED}{_IS}(?P<phrase>[a-z]{{3,12}}(?:[ -][a-z]{{3,12}}){{3,23}})(?=[\"'`”*.,;]{{0,2}}(?:\s|\Z))", _BEFORE_IS)),
@@ -51,6 +58,7 @@ PROSE = (
             ("wpa", "[23]?(?:[ -]psk)?(?:[ -]key)?"), ("network key", ""),
         )
     ),
+    *((word, _search(word, rest, _PAIR)) for word, rest in (("log", "[ -]?in"), ("credential", "s?"), ("creds", ""))),
     *(
         (word, _search(word, "(?:ged|ed)?[ -]?[io]n", rf"(?: to [\w.-]{{2,40}})? (?:as|with|using) [^\s,]{{2,60}}+ (?:with|and|using)(?: pass\w{{0,6}})? {_SECRET}", " (?:to|as|with|using) "))
         for word in ("log", "sign")
@@ -70,10 +78,15 @@ _NO_SECRET = re.compile(
 )
 """Tickets, and what is said of networks."""
 _LONGEST_BEFORE = 48
+_LONG_TEXT, _SAMPLE, _CHARACTERS_PER_KEYWORD = 100_000, 20_000, 1_000
+"""A long text with more keywords than one in so many characters of a sample is no prose."""
 
 
-def prose_scan(search: KeywordPattern, text: str, lower: str) -> Scan:
+def prose_scan(keyword: str, search: KeywordPattern, text: str, lower: str) -> Scan:
     """Return a search for the passwords and codes that sentences with a keyword state."""
+    middle = len(text) // 2
+    if len(text) > _LONG_TEXT and lower.count(keyword, middle, middle + _SAMPLE) * _CHARACTERS_PER_KEYWORD > _SAMPLE:
+        return lambda _: ()
     is_secret = cache(_is_secret)
 
     def judge(match: re.Match[str]) -> Span | None:
@@ -87,6 +100,9 @@ def prose_scan(search: KeywordPattern, text: str, lower: str) -> Scan:
             found = _WIFI.search(before) is not None and _is_word_alone(value)
         elif group == "number":
             found = _LOCKED.search(before) is not None
+        elif group in ("camel", "pair"):
+            value = value.rstrip(".?") if group == "pair" else value
+            found = len(value) > 3 and not is_placeholder(value)
         elif group == "quoted":
             found = (value.isdecimal() or is_secret(value)) and not is_placeholder(value)
         else:

@@ -26,7 +26,16 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lukasa.outcome import Refused
-from lukasa.pii.numbers import CARD_SHAPE, NUMBER_SHAPE_TABLE, Scan, Span, card_scan, ssn_scan
+from lukasa.pii.numbers import (
+    ADVERTISED_ENDS,
+    ADVERTISED_SSN,
+    CARD_SHAPE,
+    NUMBER_SHAPE_TABLE,
+    Scan,
+    Span,
+    card_scan,
+    ssn_scan,
+)
 from lukasa.pii.passwords import (
     PASSWORDS,
     WEAK_KEYWORDS,
@@ -35,6 +44,7 @@ from lukasa.pii.passwords import (
     find_url_passwords,
     password_scan,
 )
+from lukasa.pii.patterns import is_published
 from lukasa.pii.prose import PROSE, prose_scan
 from lukasa.pii.tokens import (
     LABELLED_SECRETS,
@@ -198,10 +208,13 @@ class _PlainCharacters(dict[str, str]):
 _PLAIN_CHARACTERS = _PlainCharacters()
 
 
-def find_pii(text: str) -> list[PiiFinding]:
-    """Return everything personal or secret in a text, in order; overlapping findings become one."""
+def find_pii(text: str, *, strict: bool = False) -> list[PiiFinding]:
+    """Return everything personal or secret in a text, in order; overlapping findings become one.
+
+    Examples that everybody knows, such as 123-45-6789, are left out unless ``strict``.
+    """
     normalised = normalise_with_offsets(text)
-    found: list[tuple[int, int, PiiClass]] = []
+    found: list[tuple[int, int, PiiClass]] = list(_find_examples(normalised.text)) if strict else []
     counts: dict[PiiClass, dict[int, int]] = {}
     for pii_class, scan in _scans(normalised.text):
         if len(normalised.text) < EXACT_LENGTH or pii_class == "private_key":
@@ -225,6 +238,18 @@ def find_pii(text: str) -> list[PiiFinding]:
     return [PiiFinding(start, end, each[2]) for (start, end), each in zip(spans, merged, strict=True)]
 
 
+def _find_examples(text: str) -> Iterator[tuple[int, int, PiiClass]]:
+    """Yield the numbers and tokens that are published as examples: in a token's format, with "example" inside."""
+    for match in ADVERTISED_SSN.finditer(text) if any(map(text.__contains__, ADVERTISED_ENDS)) else ():
+        yield *match.span(), "ssn"
+    for match in _GOOGLE_KEY.finditer(text) if _GOOGLE_PREFIX in text else ():
+        if is_published(match[0]):
+            yield *match.span(), "secret"
+    if "example" in text or "EXAMPLE" in text:
+        disguised = _EXAMPLE_INSIDE.sub(_RANDOM_LETTERS, text)
+        yield from (each for each in find_pii(disguised) if each.pii_class == "secret" and disguised != text)
+
+
 def redact_text(text: str) -> str:
     """Replace every finding in a text by its class: ``[card]``, ``[password]`` …"""
     pieces: list[str] = []
@@ -241,8 +266,8 @@ def describe_findings(findings: Iterable[PiiFinding]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def find_pii_once(texts: Iterable[str]) -> list[PiiFinding]:
-    """Find personal data and secrets in the texts that were not scanned before.
+def find_pii_once(texts: Iterable[str], *, strict: bool = False) -> list[PiiFinding]:
+    """Find personal data and secrets in the texts that were not scanned before; published examples too if ``strict``.
 
     A text without findings is remembered, a long one by its hash, so that a service can scan a record before it takes the write lock
     and the gate does not scan it again inside.
@@ -253,8 +278,8 @@ def find_pii_once(texts: Iterable[str]) -> list[PiiFinding]:
         name = text if is_short else hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if name in _clean_texts:
             continue
-        found = find_pii(text)
-        findings += found
+        found = find_pii(text, strict=True)
+        findings += found if strict or not found else find_pii(text)
         if not found:
             if len(_clean_texts) >= _MAX_CLEAN_TEXTS:
                 _clean_texts.clear()
@@ -278,8 +303,11 @@ def draft_texts(draft: Draft) -> list[str]:
 
 
 def check_pii(draft: Draft) -> Refused | None:
-    """Refuse a draft that holds anything personal or secret. The refusal names the classes, never the values."""
-    findings = find_pii_once(draft_texts(draft))
+    """Refuse a draft that holds anything personal or secret, or a published example of it.
+
+    The refusal names the classes, never the values.
+    """
+    findings = find_pii_once(draft_texts(draft), strict=True)
     if not findings:
         return None
     return Refused(
@@ -316,6 +344,10 @@ def _redact_value(value: Any) -> Any:
     return value
 
 
+_GOOGLE_PREFIX = "AIzaSy"
+_GOOGLE_KEY = re.compile(rf"(?<!\w){_GOOGLE_PREFIX}[\w-]{{33}}(?![\w-])", re.ASCII)
+_EXAMPLE_INSIDE = re.compile(r"(?<=[A-Za-z0-9/+])(?:EXAMPLE|example)")
+_RANDOM_LETTERS = "Q7XK2ZP"
 _REST_OF_WORD = re.compile(r"\S{0,8192}")
 
 

@@ -19,7 +19,9 @@ _GAP_WORD = r"[ ,(]{1,2}+(?!(?i:pass|pw|kennw))[\w'’-]{1,20}+"
 _LINK = words_pattern(("is", "was", "are", "be", "equals", "as", "to", "remains", "ist", "lautet", "est", "es"))
 _LINK_SIGN = "(?:[-=]{0,2}>|[→⇒])"
 _PAUSE = r"(?: (?:still|now|just|currently|set to|again))?:?"
-_STATEMENT = rf"(?:{_GAP_WORD}){{0,8}}?[ \t]{{1,2}}(?:(?P<link>{_LINK}){_PAUSE}|{_LINK_SIGN})[ \t]{{1,2}}"
+_STATEMENT = (
+    rf"(?:['’]s|(?:['’]s)?(?:{_GAP_WORD}){{0,8}}?[ \t]{{1,2}}(?:(?P<link>{_LINK}){_PAUSE}|{_LINK_SIGN}))[ \t]{{1,2}}"
+)
 _SECRET = START_OF_STATED + STATED_VALUE
 _QUOTED = r"[ \t]{1,2}[\"'`“‘](?P<quoted>[^\s\"'`“”‘’«»<>]{4,64}+)[\"'`”’]"
 _CAMEL = r"(?P<camel>[A-Z][a-z]{1,20}+[A-Z][A-Za-z]{1,20}+!)"
@@ -45,7 +47,7 @@ def _search(word: str, rest: str, tail: str, start: str = r"[\s:=,('’]") -> Ke
 
 PROSE = (
     *(
-        (word, _search(word, rest, rf"(?:['’]s)?(?=[^0-9!@#$%^&*+~?\n]{{0,99}}+[0-9!@#$%^&*+~?])(?:{_QUOTED}|[ \t]{{1,2}}{_CAMEL}|{_STATEMENT}{_SECRET})"))
+        (word, _search(word, rest, rf"(?=[^0-9!@#$%^&*+~?\n]{{0,99}}+[0-9!@#$%^&*+~?])(?:{_QUOTED}|[ \t]{{1,2}}{_CAMEL}|{_STATEMENT}{_SECRET})"))
         for word, rest in (("pass", "[ -]?(?:word|code|phrase|wd|wort)s?"), ("pw", ""), ("pwd", ""), ("kennwort", ""))
     ),
     ("pass", _search("pass", "[ -]?phrase", rf"{_NAMED}{_IS}(?P<phrase>[a-z]{{3,12}}(?:[ -][a-z]{{3,12}}){{3,23}})(?=[\"'`”*.,;]{{0,2}}(?:\s|\Z))", _BEFORE_IS)),

@@ -41,7 +41,7 @@ def engines(fresh_store, clocks):
 def test_both_engines_hold_the_same_example_store(engines, clocks):
     for engine, clock in zip(engines, clocks, strict=True):
         fill_example_store(engine, clock)
-    # Scores count the words of everything within reach on PostgreSQL, of the whole store on SQLite.
+    # Scores count the words of everything within reach; on SQLite, the mean length of a text is that of the matches.
     differing = ("words", "old words", "tip")
     sqlite, postgres = (dump_store(engine, OPEN, positions=False, without=differing) for engine in engines)
     vectors = [list(zip(*dump.pop("vectors"), strict=True)) for dump in (sqlite, postgres)]

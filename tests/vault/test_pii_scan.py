@@ -17,9 +17,9 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     events: list[str] = []
     scan = detector.find_pii
 
-    def record_scan(text: str) -> Any:
+    def record_scan(text: str, *, strict: bool = False) -> Any:
         events.append(text)
-        return scan(text)
+        return scan(text, strict=strict)
 
     monkeypatch.setattr(detector, "find_pii", record_scan)
     return events

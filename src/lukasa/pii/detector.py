@@ -26,7 +26,16 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lukasa.outcome import Refused
-from lukasa.pii.numbers import CARD_SHAPE, NUMBER_SHAPE_TABLE, Scan, Span, card_scan, ssn_scan
+from lukasa.pii.numbers import (
+    ADVERTISED_ENDS,
+    ADVERTISED_SSN,
+    CARD_SHAPE,
+    NUMBER_SHAPE_TABLE,
+    Scan,
+    Span,
+    card_scan,
+    ssn_scan,
+)
 from lukasa.pii.passwords import (
     PASSWORDS,
     WEAK_KEYWORDS,
@@ -35,6 +44,8 @@ from lukasa.pii.passwords import (
     find_url_passwords,
     password_scan,
 )
+from lukasa.pii.patterns import is_published
+from lukasa.pii.prose import PROSE, prose_scan
 from lukasa.pii.tokens import (
     LABELLED_SECRETS,
     MIDDLE_LITERALS,
@@ -199,10 +210,13 @@ class _PlainCharacters(dict[str, str]):
 _PLAIN_CHARACTERS = _PlainCharacters()
 
 
-def find_pii(text: str) -> list[PiiFinding]:
-    """Return everything personal or secret in a text, in order; overlapping findings become one."""
+def find_pii(text: str, *, strict: bool = False) -> list[PiiFinding]:
+    """Return everything personal or secret in a text, in order; overlapping findings become one.
+
+    Examples that everybody knows, such as 123-45-6789, are left out unless ``strict``.
+    """
     normalised = normalise_with_offsets(text)
-    found: list[tuple[int, int, PiiClass]] = []
+    found: list[tuple[int, int, PiiClass]] = list(_find_examples(normalised.text)) if strict else []
     counts: dict[PiiClass, dict[int, int]] = {}
     for pii_class, scan in _scans(normalised.text):
         if len(normalised.text) < EXACT_LENGTH or pii_class == "private_key":
@@ -226,6 +240,18 @@ def find_pii(text: str) -> list[PiiFinding]:
     return [PiiFinding(start, end, each[2]) for (start, end), each in zip(spans, merged, strict=True)]
 
 
+def _find_examples(text: str) -> Iterator[tuple[int, int, PiiClass]]:
+    """Yield the numbers and tokens that are published as examples: in a token's format, with "example" inside."""
+    for match in ADVERTISED_SSN.finditer(text) if any(map(text.__contains__, ADVERTISED_ENDS)) else ():
+        yield *match.span(), "ssn"
+    for match in _GOOGLE_KEY.finditer(text) if _GOOGLE_PREFIX in text else ():
+        if is_published(match[0]):
+            yield *match.span(), "secret"
+    if "example" in text or "EXAMPLE" in text:
+        disguised = _EXAMPLE_INSIDE.sub(_RANDOM_LETTERS, text)
+        yield from (each for each in find_pii(disguised) if each.pii_class == "secret" and disguised != text)
+
+
 def redact_text(text: str) -> str:
     """Replace every finding in a text by its class: ``[card]``, ``[password]`` …"""
     pieces: list[str] = []
@@ -242,8 +268,8 @@ def describe_findings(findings: Iterable[PiiFinding]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def find_pii_once(texts: Iterable[str]) -> list[PiiFinding]:
-    """Find personal data and secrets in the texts that were not scanned before.
+def find_pii_once(texts: Iterable[str], *, strict: bool = False) -> list[PiiFinding]:
+    """Find personal data and secrets in the texts that were not scanned before; published examples too if ``strict``.
 
     A text without findings is remembered, a long one by its hash, so that a service can scan a record before it takes the write lock
     and the gate does not scan it again inside.
@@ -254,8 +280,8 @@ def find_pii_once(texts: Iterable[str]) -> list[PiiFinding]:
         name = text if is_short else hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if name in _clean_texts:
             continue
-        found = find_pii(text)
-        findings += found
+        found = find_pii(text, strict=True)
+        findings += found if strict or not found else find_pii(text)
         if not found:
             if len(_clean_texts) >= _MAX_CLEAN_TEXTS:
                 _clean_texts.clear()
@@ -279,8 +305,11 @@ def draft_texts(draft: Draft) -> list[str]:
 
 
 def check_pii(draft: Draft) -> Refused | None:
-    """Refuse a draft that holds anything personal or secret. The refusal names the classes, never the values."""
-    findings = find_pii_once(draft_texts(draft))
+    """Refuse a draft that holds anything personal or secret, or a published example of it.
+
+    The refusal names the classes, never the values.
+    """
+    findings = find_pii_once(draft_texts(draft), strict=True)
     if not findings:
         return None
     return Refused(
@@ -317,6 +346,10 @@ def _redact_value(value: Any) -> Any:
     return value
 
 
+_GOOGLE_PREFIX = "AIzaSy"
+_GOOGLE_KEY = re.compile(rf"(?<!\w){_GOOGLE_PREFIX}[\w-]{{33}}(?![\w-])", re.ASCII)
+_EXAMPLE_INSIDE = re.compile(r"(?<=[A-Za-z0-9/+])(?:EXAMPLE|example)")
+_RANDOM_LETTERS = "Q7XK2ZP"
 _REST_OF_WORD = re.compile(r"\S{0,8192}")
 
 
@@ -325,8 +358,12 @@ _TOKEN_CHARACTERS = (string.ascii_letters + string.digits + "+/_=.:~-|").encode(
 _TOKEN_SHAPE_TABLE = bytes(48 if code in _TOKEN_CHARACTERS else 120 for code in range(256))
 """Shapes without which a text has no such finding: searching for one takes far less time than searching for a pattern."""
 
-_KEYWORDS = (*PASSWORDS.items(), *WEAK_KEYWORDS.items())
-_ASCII_KEYWORDS = tuple(each for each in _KEYWORDS if each[0].isascii())
+_KEYWORDS: dict[str, list[Callable[[str, str], Scan]]] = {}
+for _keyword, _search in (*PASSWORDS.items(), *WEAK_KEYWORDS.items()):
+    _KEYWORDS.setdefault(_keyword, []).append(partial(password_scan, _search))
+for _keyword, _search in PROSE:
+    _KEYWORDS.setdefault(_keyword, []).append(partial(prose_scan, _keyword, _search))
+_ASCII_KEYWORDS = {keyword: scans for keyword, scans in _KEYWORDS.items() if keyword.isascii()}
 _HINTED_TOKENS: tuple[tuple[str, _Find], ...] = (
     *((literal, partial(find_tokens_around, literal)) for literal in MIDDLE_LITERALS),
     (".eyJ", find_web_tokens),
@@ -353,9 +390,10 @@ def _scans(text: str) -> Iterator[tuple[PiiClass, Scan]]:
             if _occurs(label, lower):
                 yield "secret", labelled_secret_scan(label, text, lower)
     is_long = len(text) >= EXACT_LENGTH
-    for keyword, search in _ASCII_KEYWORDS if text.isascii() else _KEYWORDS:
+    for keyword, scans in (_ASCII_KEYWORDS if text.isascii() else _KEYWORDS).items():
         if _occurs(keyword, lower) if is_long else keyword in lower:
-            yield "password", password_scan(search, text, lower)
+            for keyword_scan in scans:
+                yield "password", keyword_scan(text, lower)
     if " pass" in lower:
         yield "password", partial(find_passwords_before_keyword, text, lower)
     for literal, find in _HINTED_PASSWORDS:

@@ -287,7 +287,8 @@ _SSN_SHAPE_TABLE = bytes(48 if 48 <= code < 58 else code for code in range(256))
 _SSN = re.compile(
     r"[0-9](?<![\w.-].)(?<!9)(?!00(?<=000)|66(?<=666))[0-9][0-9]([ .-]?)(?!00)[0-9][0-9]\1(?!0000)[0-9]{4}(?![\w-]|\.[0-9])"
 )
-_ADVERTISED_SSN = re.compile("078-05-1120|219-09-9999|123-45-6789")
+ADVERTISED_SSN = re.compile(r"(?<![\w.-])(?:078-05-1120|219-09-9999|123-45-6789)(?![\w-])")
+ADVERTISED_ENDS = ("-1120", "-9999", "-6789")
 _SSN_WORDS_BY_PART = {
     part: re.compile(pattern)
     for part, pattern in (
@@ -313,7 +314,7 @@ def ssn_scan(text: str, lower: str, data: bytes) -> Scan:
 
 def _find_dashed_ssns(text: str, shape: bytes, position: int) -> Iterator[Span]:
     for hit in _SSN_SHAPE.finditer(shape, position):
-        if (match := _SSN.match(text, hit.start())) and not _ADVERTISED_SSN.match(text, hit.start()):
+        if (match := _SSN.match(text, hit.start())) and not ADVERTISED_SSN.match(text, hit.start()):
             yield match.span()
 
 
@@ -321,7 +322,7 @@ def _find_mentioned_ssns(text: str, lower: str, position: int) -> Iterator[Span]
     mention_start, mention_end = -1, -1
     for match in _SSN.finditer(text, position):
         start, end = match.span()
-        if match[1] == "-" and not _ADVERTISED_SSN.match(text, start):
+        if match[1] == "-" and not ADVERTISED_SSN.match(text, start):
             yield start, end
             continue
         if mention_start < start - _SSN_CONTEXT_BEFORE:

@@ -20,7 +20,7 @@ from lukasa.pii.patterns import (
 )
 from lukasa.text.patterns import compile_on_use
 
-_COMMON_WORDS = (files(__package__) / "words_after_password.txt").read_text("utf-8").split()
+COMMON_WORDS = frozenset((files(__package__) / "words_after_password.txt").read_text("utf-8").split())
 """Words after "the password is" that do not give one away: "the password is stored in the vault"."""
 _END_OF_VALUE = r"(?=[\s\"'`“”‘’«»,;]|\Z)"
 _OWNER = rf"(?: {words_pattern(('for', 'of', 'to', 'on', 'at'))}(?: [^\s:=\"'`是は]{{1,30}}+){{1,3}}?)?"
@@ -33,17 +33,17 @@ _SIGN = (
 )
 _START_OF_SIGNED = r"(?P<quote>[\"'`“‘«])?(?=[^\s\"'`“”‘’«»,;]{3})"
 _SIGNED_VALUE = (
-    rf"(?!{START_OF_VARIABLE}|{words_pattern(_COMMON_WORDS)}[.!?)]{{0,3}}{_END_OF_VALUE})"
+    rf"(?!{START_OF_VARIABLE}|{words_pattern(sorted(COMMON_WORDS))}[.!?)]{{0,3}}{_END_OF_VALUE})"
     r"(?(quote)|(?![^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+(?:['’.-][^\W\d_a-z]{0,60}+[^\W\d_A-Z]{0,60}+){0,3}[\"'`”’»]?[^\S\n]{1,99}+\w))"
     r"(?P<value>[^\s\"'`“”‘’«»,;]{3,128}+)"
 )
 """A value after a sign. A word followed by more words is part of a sentence, unless it is quoted."""
-_START_OF_STATED = r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?![0-9]{1,6}+[.:/-][0-9][0-9.:/-]{0,30}+\s)(?=[^\s0-9!@#$%^&*+~?]{0,99}+[0-9!@#$%^&*+~?])(?=[^\s\"'`“”‘’«»,;]{5})"
-_STATED_VALUE = r"(?P<stated>[^\s\"'`“”‘’«»,;]{5,128}+)"
+START_OF_STATED = r"(?:->?[ \t]{1,3})?(?:\*\*)?[\"'`“‘«(]?(?![0-9]{1,6}+[.:/-][0-9][0-9.:/-]{0,30}+\s)(?=[^\s0-9!@#$%^&*+~?]{0,99}+[0-9!@#$%^&*+~?])(?=[^\s\"'`“”‘’«»,;]{5})"
+STATED_VALUE = r"(?P<stated>[^\s\"'`“”‘’«»,;]{5,128}+)"
 """A value after blanks only, or after a word that means something else too: it must look like a password."""
 
 
-def _keyword(word: str, rest: str) -> str:
+def keyword_pattern(word: str, rest: str) -> str:
     """Build the pattern of a keyword that starts a word. Keywords of scripts without blanks start anywhere."""
     if not word[0].isupper() and word[0] == word[0].upper():
         return word + rest
@@ -51,21 +51,22 @@ def _keyword(word: str, rest: str) -> str:
     return rf"{first}(?:(?<![^\W_].)|(?<=[a-z]{word[0].upper()})){any_case(word[1:])}(?i:{rest})"
 
 
-def _keyword_pattern(word: str, rest: str, start: str) -> KeywordPattern:
+def _stated_pattern(word: str, rest: str, start: str) -> KeywordPattern:
     """Build the search for a keyword, the start of a value and the value. The hint goes as far as the start."""
     return KeywordPattern(
-        compile_on_use(_keyword(word, rest) + start + _STATED_VALUE), compile_on_use(rf"{word}(?=(?i:{rest}){start})")
+        compile_on_use(keyword_pattern(word, rest) + start + STATED_VALUE),
+        compile_on_use(rf"{word}(?=(?i:{rest}){start})"),
     )
 
 
-_START_OF_PIN = r"(?i:(?: ?(?:code|number))?[ \t]{0,3}(?:is|was|=|:))[ \t]{0,3}"
+_START_OF_PIN = r"(?i:(?: ?(?:code|number))?(?: (?:for|of|to|on|at)(?: [\w-]{1,20}+){1,3}?)?[ \t]{0,3}(?:is|was|=|:))(?: now| still)?\s?[ \t]{0,3}[\"'`]?"
 PASSWORDS = {
     word: KeywordPattern(
         compile_on_use(
-            rf"{_keyword(word, rest)}(?=[\s:=*\"'`是は])(?:{_OWNER}{_SIGN}{_START_OF_SIGNED}{_SIGNED_VALUE}|[ \t]{{1,3}}+{_START_OF_STATED}{_STATED_VALUE})"
+            rf"{keyword_pattern(word, rest)}(?=[\s:=*\"'`是は])(?:{_OWNER}{_SIGN}{_START_OF_SIGNED}{_SIGNED_VALUE}|[ \t]{{1,3}}+{START_OF_STATED}{STATED_VALUE})"
         ),
         compile_on_use(
-            rf"{word}(?=(?i:{rest})(?:[ \t]{{0,12}}[:=*\"'`是は]|\s[ \t]{{0,12}}(?:for|o[fn]|to|at|{_VERB}{_AFTER_SIGN}{_START_OF_SIGNED}|{_START_OF_STATED})))"
+            rf"{word}(?=(?i:{rest})(?:[ \t]{{0,12}}[:=*\"'`是は]|\s[ \t]{{0,12}}(?:for|o[fn]|to|at|{_VERB}{_AFTER_SIGN}{_START_OF_SIGNED}|{START_OF_STATED})))"
         ),
     )
     for word, rest in (
@@ -76,15 +77,15 @@ PASSWORDS = {
 """A keyword, and a password after a sign or after blanks, by the hint that the text in lower case must contain."""
 
 WEAK_KEYWORDS = {
-    "pass": _keyword_pattern("pass", "", rf"[ \t]{{0,3}}(?P<pass>(?i:is|was)[ \t:]|[:=]|[ \t])[ \t]{{0,3}}{_START_OF_STATED}"),
+    "pass": _stated_pattern("pass", "", rf"[ \t]{{0,3}}(?P<pass>(?i:is|was)[ \t:]|[:=]|[ \t])[ \t]{{0,3}}{START_OF_STATED}"),
     **{
-        word: _keyword_pattern(word, "", rf"(?:[ \t]{{0,3}}[:=]|[ \t]{{1,3}}(?i:is|ist|est|es|to)(?=[ \t:]):?)?[ \t]{{1,3}}{_START_OF_STATED}")
+        word: _stated_pattern(word, "", rf"(?:[ \t]{{0,3}}[:=]|[ \t]{{1,3}}(?i:is|ist|est|es|to)(?=[ \t:]):?)?[ \t]{{1,3}}{START_OF_STATED}")
         for word in ("mdp", "clave")
     },
     **{
-        word: _keyword_pattern(
+        word: _stated_pattern(
             word, rest, r"(?: (?i:is|are|with|as|using|data|details|for [\w.-]{1,40}+|ist|mit|sind|lauten))?[ \t]{0,2}[:=]?[ \t]{1,3}"
-            rf"[\"'`]?[^\s/|:,;\"'`]{{2,60}}+[\"'`]?(?P<pair>[ \t]{{1,3}}[/|:][ \t]{{1,3}}|[/:]){_START_OF_STATED}"
+            rf"[\"'`]?[^\s/|:,;\"'`]{{2,60}}+[\"'`]?(?P<pair>[ \t]{{1,3}}[/|:][ \t]{{1,3}}|[/:]){START_OF_STATED}"
         )
         for word, rest in (
             ("log", "[ -]?[io]n"), ("sign", "[ -]?in"), ("credential", "s?"), ("creds", ""), ("zugangsdaten", ""), ("anmelde", "daten"),
@@ -92,7 +93,7 @@ WEAK_KEYWORDS = {
         )
     },
     "pin": KeywordPattern(
-        compile_on_use(rf"[pP](?<!\w.)[iI][nN]{_START_OF_PIN}(?P<pin>\d{{4,8}})(?![\w.-])"), compile_on_use(rf"pin(?={_START_OF_PIN}\d{{4}})")
+        compile_on_use(rf"[pP](?<!\w.)[iI][nN]{_START_OF_PIN}(?P<pin>\d{{4,8}})(?![\w-]|\.\d)"), compile_on_use(rf"pin(?={_START_OF_PIN}\d{{4}})")
     ),
 }  # fmt: skip
 """Keywords with other meanings, and words before a login and a password."""
@@ -119,7 +120,7 @@ _LIKE_A_PASSWORD = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?:[^0-9]*[0-9].*|.*[!@#$%
 _STRONG_PASSWORD = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])(?=.*[!@#$%^&*+~?]).{6}")
 
 
-def _looks_like_password(value: str) -> bool:
+def looks_like_password(value: str) -> bool:
     """Return whether a value has letters and digits or signs, and is no term, version, address or length."""
     return (
         len(value) >= 5
@@ -164,7 +165,7 @@ def password_scan(search: KeywordPattern, text: str, lower: str) -> Scan:
 def _judge_value(value: str) -> Literal["harmless", "likely", "strong", "password"]:
     """Tell whether a value without a sign before it looks like a password, is made like a strong one, or both."""
     is_strong = not value.isalnum() and _STRONG_PASSWORD.match(value) is not None
-    if _looks_like_password(value):
+    if looks_like_password(value):
         return "password" if is_strong else "likely"
     return "strong" if is_strong else "harmless"
 
@@ -218,7 +219,7 @@ def _find_password_at_end(text: str) -> Span | None:
     last_words = text.rsplit(" ", 4)
     first = len(text) - len(" ".join(last_words[-4:])) or int(len(text) == _MAX_BEFORE)
     word = _LAST_WORD.search(text, first)
-    return word.span("value") if word and _looks_like_password(word["value"]) else None
+    return word.span("value") if word and looks_like_password(word["value"]) else None
 
 
 _CURL_USER = re.compile(

@@ -136,7 +136,11 @@ def forget(
     )
 
 
-def scan(call: Call, file: Annotated[str, argument("FILE|-", "A text file; - reads stdin.")]) -> None:
+def scan(
+    call: Call,
+    file: Annotated[str, argument("FILE|-", "A text file; - reads stdin.")],
+    strict: Annotated[bool, flag("--strict", "Report published examples too, such as 123-45-6789.")] = False,
+) -> None:
     """Find personal data and secrets in a text. Does not use the store.
 
     Prints the class and the position of each finding, never its value. Exit code 3 if there is any.
@@ -148,7 +152,7 @@ def scan(call: Call, file: Annotated[str, argument("FILE|-", "A text file; - rea
     text = read_input(file).decode("utf-8", "replace")
     found = [
         (text.count("\n", 0, hit.start) + 1, hit.start - text.rfind("\n", 0, hit.start), hit.pii_class)
-        for hit in find_pii(text)
+        for hit in find_pii(text, strict=strict)
     ]
     call.show(
         {"file": file, "found": [{"line": line, "column": column, "class": name} for line, column, name in found]},

@@ -206,7 +206,7 @@ def describe_answer(returned: Any, answer: str = "") -> dict[str, Any]:
     """Return how OpenAPI describes the answer of a method."""
     if returned == Outcome:
         return WRITTEN
-    schema: dict[str, Any] = {"type": "object"}
+    schema: dict[str, Any] = {"type": "boolean" if returned is bool and not answer else "object"}
     if answer:
         is_list = get_origin(returned) in (list, tuple, Sequence) or returned is list
         schema |= {"required": [answer], "properties": {answer: {"type": "array"} if is_list else {}}}

@@ -31,6 +31,7 @@ from lukasa.storage.reader import (
     list_query_words,
     split_query_words,
 )
+from lukasa.storage.sqlite.reach_search import ReachConditions, score_within_reach
 from lukasa.storage.sqlite.sql import SQL, encode_list
 from lukasa.storage.sqlite.unindexed_texts import EXTRA_MATCHES, IndexPhrase, UnindexedTexts, read_texts
 from lukasa.text.terms import is_prefix_term, strip_particle
@@ -205,6 +206,8 @@ class SqliteReader(StoreReader):
             return []
         if not self._db.in_transaction:  # a single query: its statements see one moment, which ends with the snapshot
             self._db.execute("BEGIN")
+        if self._reach.readable is not None:
+            return self._match_within_reach(tables, any_of, all_of, conditions, values, query)
         unindexed = read_texts(self._db)
         limit = -1 if query.limit is None else int(query.limit) + (EXTRA_MATCHES if unindexed else 0)
         best = limit if conditions == [_DIALECT.current] else -1  # the table words holds only current texts
@@ -224,6 +227,34 @@ class SqliteReader(StoreReader):
         matches = [Match(record, scores[record.seq]) for record in self.records(scores)]
         matches.sort(key=lambda match: (-match.score, match.record.seq))
         return matches[: query.limit]
+
+    def _match_within_reach(
+        self,
+        tables: Sequence[str],
+        any_of: Sequence[IndexPhrase],
+        all_of: Sequence[IndexPhrase],
+        conditions: Sequence[str],
+        values: Sequence[Any],
+        query: Query,
+    ) -> list[Match]:
+        """Match words for a caller with limited reach; see ``reach_search``."""
+        readable = sorted(self._reach.readable or ())
+        split = len(readable)  # the reach comes first among conditions and values
+        parts = ReachConditions(conditions[0], values[:split], " AND ".join(conditions[1:]) or "TRUE", values[split:])
+        tally = self.tally()
+        scores: dict[int, float] = {}
+        for table in tables:
+            is_live = table == "words"
+            texts = sum(row.live if is_live else row.versions - row.live for row in tally)
+            new = (
+                [(seq, text) for seq, scope, text in read_texts(self._db) if self._reach.reads(scope)]
+                if is_live
+                else ()
+            )
+            scores.update(score_within_reach(self._db, table, any_of, all_of, parts, texts, new))
+        best = sorted(scores, key=lambda seq: (-scores[seq], seq))[: query.limit]
+        records = {record.seq: record for record in self.records(best)}
+        return [Match(records[seq], scores[seq]) for seq in best if seq in records]
 
     def _score_again(
         self,

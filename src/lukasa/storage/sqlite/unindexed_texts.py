@@ -23,8 +23,8 @@ MAX_POSITIONS = 32
 MAX_CHARACTERS = 2_000
 EXTRA_MATCHES = 32
 """A search scores this many more indexed texts than it wants: the others change their order a little."""
-_K1, _B = 1.2, 0.75
-_MIN_IDF = 1e-6
+K1, B = 1.2, 0.75
+MIN_IDF = 1e-6
 
 
 def read_texts(database: apsw.Connection) -> list[tuple[int, str, str]]:
@@ -83,27 +83,27 @@ class UnindexedTexts:
 
     def __init__(self, texts: Iterable[tuple[int, str, str]]) -> None:
         self._scopes: dict[int, str] = {}
-        self._tokens: dict[int, list[str]] = {}
+        self.tokens: dict[int, list[str]] = {}
         for seq, scope, text in texts:
-            self._scopes[seq], self._tokens[seq] = scope, tokenize_text(text)
+            self._scopes[seq], self.tokens[seq] = scope, tokenize_text(text)
 
     def count_token(self, token: str, *, is_prefix: bool) -> int:
         """Count the texts with a token, or the tokens that begin alike; a text with two of them counts twice."""
         if is_prefix:
-            return sum(other.startswith(token) for tokens in self._tokens.values() for other in set(tokens))
-        return sum(token in tokens for tokens in self._tokens.values())
+            return sum(other.startswith(token) for tokens in self.tokens.values() for other in set(tokens))
+        return sum(token in tokens for tokens in self.tokens.values())
 
     def count_phrase(self, word: str, scopes: frozenset[str]) -> int:
         """Count the texts of some scopes that hold the phrase of a word."""
         phrase = IndexPhrase.from_word(word)
-        found = (tokens for seq, tokens in self._tokens.items() if self._scopes[seq] in scopes)
+        found = (tokens for seq, tokens in self.tokens.items() if self._scopes[seq] in scopes)
         return sum(phrase.count_in(tokens) > 0 for tokens in found) if phrase.tokens else 0
 
     def find_matches(self, any_of: Sequence[IndexPhrase], all_of: Sequence[IndexPhrase]) -> list[int]:
         """Return the positions of the texts that hold any of some phrases, or all of others."""
         return [
             seq
-            for seq, tokens in self._tokens.items()
+            for seq, tokens in self.tokens.items()
             if any(phrase.count_in(tokens) for phrase in any_of)
             or (all_of and all(phrase.count_in(tokens) for phrase in all_of))
         ]
@@ -119,26 +119,31 @@ class UnindexedTexts:
         """Score matches that are not indexed, and indexed texts that match, as FTS5 would if all were indexed."""
         block = database.execute("SELECT block FROM words_data WHERE id = 1").get
         texts, all_tokens = _read_varints(block or b"\0\0")
-        texts, all_tokens = texts + len(self._tokens), all_tokens + sum(map(len, self._tokens.values()))
+        texts, all_tokens = texts + len(self.tokens), all_tokens + sum(map(len, self.tokens.values()))
         average = all_tokens / texts or 1.0
 
         def weigh(phrase: IndexPhrase) -> tuple[IndexPhrase, float]:
             holding = database.execute("SELECT count(*) FROM words WHERE words MATCH ?", (phrase.written,)).get
-            holding += sum(phrase.count_in(tokens) > 0 for tokens in self._tokens.values())
+            holding += sum(phrase.count_in(tokens) > 0 for tokens in self.tokens.values())
             idf = log((texts - holding + 0.5) / (holding + 0.5)) if holding <= texts else 0.0
-            return phrase, idf if idf > 0 else _MIN_IDF
+            return phrase, idf if idf > 0 else MIN_IDF
 
         alone, together = list(map(weigh, any_of)), list(map(weigh, all_of))
         scores = {}
-        new = {seq: self._tokens[seq] for seq in matches}
+        new = {seq: self.tokens[seq] for seq in matches}
         for seq, tokens in (new | {seq: tokenize_text(text) for seq, text in indexed.items()}).items():
-            score, shortness = 0.0, _K1 * (1 - _B + _B * len(tokens) / average)
+            score, shortness = 0.0, K1 * (1 - B + B * len(tokens) / average)
             holds_all = all(phrase.count_in(tokens) for phrase in all_of)
             for phrase, weight in (*alone, *together) if holds_all else alone:
                 if count := phrase.count_in(tokens):
-                    score += weight * ((count * (_K1 + 1.0)) / (count + shortness))
+                    score += weight * ((count * (K1 + 1.0)) / (count + shortness))
             scores[seq] = score
         return scores
+
+
+def read_varint(block: bytes) -> int:
+    """Return the first number of a record of FTS5."""
+    return _read_varints(block + b"\0")[0]
 
 
 def _read_varints(block: bytes) -> tuple[int, int]:

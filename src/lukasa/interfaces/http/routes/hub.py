@@ -21,6 +21,10 @@ from lukasa.scope import SHARED
 
 router = PrefixRouter(prefix="/v1/agents/{agent}", tags=["hub"])
 MAX_EFFECTS = 100
+RECEIPTS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "It was stored before.", "content": {"application/json": {"schema": {"type": "object"}}}},
+    201: {"description": "It is stored.", "content": {"application/json": {"schema": {"type": "object"}}}},
+}
 
 
 class NewEffect(RequestModel):
@@ -54,13 +58,13 @@ def list_peers(memory: CallerMemory, agent: Name) -> Any:
     return JsonResponse({"peers": memory.hub.peers(agent)})
 
 
-@router.post("/predictions")
+@router.post("/predictions", responses=RECEIPTS)
 def send_prediction(memory: WritingMemory, agent: Name, body: dict[str, Any]) -> Any:
     """Send how the agent sees a market now. It replaces an older view; an older one than the hub has changes nothing."""
     return _receipt_response(_own_hub(memory, agent).broadcast(agent, "prediction", body))
 
 
-@router.post("/signals")
+@router.post("/signals", responses=RECEIPTS)
 def send_signal(memory: WritingMemory, agent: Name, body: dict[str, Any]) -> Any:
     """Send a signal to all other agents. It is stored before the answer, once for each ``signal_id``."""
     return _receipt_response(_own_hub(memory, agent).broadcast(agent, "signal", body))
@@ -72,7 +76,7 @@ def read_inbox(memory: CallerMemory, agent: Name) -> Any:
     return JsonResponse({"signals": _own_hub(memory, agent).inbox(agent)})
 
 
-@router.post("/acknowledgements")
+@router.post("/acknowledgements", responses=RECEIPTS)
 def acknowledge_signal(memory: WritingMemory, agent: Name, body: NewAcknowledgement) -> Any:
     """Confirm that the agent has taken a signal, and store the effect in the same step, once."""
     effect = [Draft(**item.model_dump() | {"labels": tuple(item.labels), "origin": "network"}) for item in body.effect]

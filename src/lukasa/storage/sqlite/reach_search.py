@@ -1,0 +1,134 @@
+"""Searching words within a reach: scores are made of the texts that the caller may read, and of nothing else.
+
+``bm25()`` of FTS5 counts the texts of the whole index. A caller who sees its scores could tell whether a word occurs in scopes that
+it may not read. So the texts with each phrase are listed, those within reach are kept, and the formula is applied to them: a phrase
+is as rare as it is among them, and a text as long as it is beside those that match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import log
+from typing import Any, NamedTuple
+
+import apsw
+
+from lukasa.errors import StoreDamaged
+from lukasa.storage.sqlite.unindexed_texts import K1, MIN_IDF, B, IndexPhrase, UnindexedTexts, read_varint
+
+_PLACES = {"words": "word_places", "past_words": "past_word_places"}
+_WITH_WORD = "SELECT doc, count(*) AS times FROM temp.{places} WHERE term = ? GROUP BY doc"
+_WITH_PHRASE = "SELECT rowid AS doc, phrase_count({table}) AS times FROM {table} WHERE {table} MATCH ?"
+
+
+class ReachConditions(NamedTuple):
+    """The condition of the scopes that may be read, and the others that a query makes, each with its values."""
+
+    reach: str
+    reach_values: Sequence[Any]
+    others: str
+    other_values: Sequence[Any]
+
+
+def score_within_reach(
+    database: apsw.Connection,
+    table: str,
+    any_of: Sequence[IndexPhrase],
+    all_of: Sequence[IndexPhrase],
+    conditions: ReachConditions,
+    texts: int,
+    unindexed: Iterable[tuple[int, str]] = (),
+) -> dict[int, float]:
+    """Score the texts within reach that hold any of some phrases, or all of others.
+
+    ``texts`` is the number of records within reach, and ``unindexed`` the texts among them that the index does not have yet.
+    """
+    any_of = [phrase for phrase in any_of if phrase.tokens]
+    together = list(all_of) if all(phrase.tokens for phrase in all_of) else []  # a phrase of punctuation is in no text
+    sizes: dict[int, int] = {}
+    accepted: set[int] = set()
+    counts: dict[IndexPhrase, dict[int, int]] = {}
+    for phrase in dict.fromkeys((*any_of, *together)):
+        held = counts[phrase] = {}
+        for seq, count, size, is_accepted in _list_texts(database, table, phrase, conditions):
+            held[seq] = count
+            if seq not in sizes:
+                sizes[seq] = size
+                if is_accepted:
+                    accepted.add(seq)
+    _add_unindexed(
+        database, UnindexedTexts((seq, "", text) for seq, text in unindexed), conditions, counts, sizes, accepted
+    )
+    if not accepted:
+        return {}
+    average = sum(sizes.values()) / len(sizes) or 1.0
+    norms = {seq: K1 * (1 - B + B * sizes[seq] / average) for seq in accepted}
+    in_all = set.intersection(accepted, *(counts[phrase].keys() for phrase in together)) if together else set()
+    scores: dict[int, float] = dict.fromkeys(in_all, 0.0)
+    for index, phrase in enumerate((*any_of, *together)):
+        held = counts[phrase]
+        weight = (K1 + 1) * max(log((max(texts, len(held)) - len(held) + 0.5) / (len(held) + 0.5)), MIN_IDF)
+        counted = in_all if index >= len(any_of) else accepted
+        for seq, count in held.items():
+            if seq in counted:
+                scores[seq] = scores.get(seq, 0.0) + weight * count / (count + norms[seq])
+    return scores
+
+
+def _list_texts(
+    database: apsw.Connection, table: str, phrase: IndexPhrase, conditions: ReachConditions
+) -> list[tuple[int, int, int, bool]]:
+    """List the indexed texts within reach that hold a phrase: position, how often, number of tokens, whether the query wants it."""
+    is_token = len(phrase.tokens) == 1 and not phrase.phrase.is_prefix
+    sought = phrase.tokens[0] if is_token else phrase.written
+    found = (_WITH_WORD if is_token else _WITH_PHRASE).format(table=table, places=_PLACES[table])
+    statement = f"""SELECT found.doc, found.times, (SELECT sz FROM {table}_docsize WHERE id = found.doc), {conditions.others}
+        FROM ({found}) AS found CROSS JOIN log ON log.seq = found.doc WHERE {conditions.reach}"""  # noqa: S608 - only our own fragments, values are bound
+    values = (*conditions.other_values, sought, *conditions.reach_values)
+    try:
+        rows: list[Any] = database.execute(statement, values).fetchall()
+    except apsw.SQLError:  # the first search of this connection
+        _prepare_connection(database)
+        rows = database.execute(statement, values).fetchall()
+    if any(row[2] is None for row in rows):
+        raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
+    return [
+        (seq, times, size[0] if len(size) == 1 else read_varint(size), bool(is_wanted))
+        for seq, times, size, is_wanted in rows
+    ]
+
+
+def _prepare_connection(database: apsw.Connection) -> None:
+    """Make the tables that list the places of words, which hold nothing themselves, and the function that counts a phrase."""
+    for table, places in _PLACES.items():
+        database.execute(
+            f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{places} USING fts5vocab('main', '{table}', 'instance')"
+        )
+    database.register_fts5_function("phrase_count", _count_phrase)
+
+
+def _count_phrase(text: apsw.FTS5ExtensionApi, *_: object) -> int:
+    return len(text.phrase_column_offsets(0, 0))
+
+
+def _add_unindexed(
+    database: apsw.Connection,
+    texts: UnindexedTexts,
+    conditions: ReachConditions,
+    counts: dict[IndexPhrase, dict[int, int]],
+    sizes: dict[int, int],
+    accepted: set[int],
+) -> None:
+    """Add the texts that the index does not have yet to what was found."""
+    found = set[int]()
+    for seq, tokens in texts.tokens.items():
+        for phrase, held in counts.items():
+            if count := phrase.count_in(tokens):
+                held[seq] = count
+                sizes[seq] = len(tokens)
+                found.add(seq)
+    if found:
+        values = (*conditions.other_values, *sorted(found))
+        marks = ", ".join("?" for _ in found)
+        statement = f"SELECT seq FROM log WHERE {conditions.others} AND seq IN ({marks})"  # noqa: S608 - likewise
+        accepted.update(seq for (seq,) in database.execute(statement, values))

@@ -139,12 +139,12 @@ _VALUED = ("--store", "--agent", "--profile", "--scope")
 
 
 def path_of(line: str) -> tuple[str, ...]:
-    """Give the path of the command that a command line names."""
+    """Give the path of the command that a command line names, or of a group that lists something by itself."""
     words = shlex.split(line)
     while words and words[0].startswith("-"):
         words = words[2 if words[0] in _VALUED else 1 :]
     known = set(leaf_paths())
-    return next(tuple(words[:many]) for many in (3, 2, 1) if tuple(words[:many]) in known)
+    return next((tuple(words[:many]) for many in (3, 2, 1) if tuple(words[:many]) in known), tuple(words[:1]))
 
 
 @dataclass(frozen=True)

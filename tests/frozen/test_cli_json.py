@@ -27,5 +27,6 @@ def test_a_scenario_answers_as_before(
 def test_every_command_is_run_or_listed_with_a_reason() -> None:
     """Check that the scenarios and the list of commands that are not run cover the whole command tree."""
     run = {path_of(step.line) for steps in SCENARIOS.values() for step in steps}
-    assert run | set(NOT_RUN) == set(leaf_paths())
+    listing_groups = {("proposals",)}
+    assert run - listing_groups | set(NOT_RUN) == set(leaf_paths())
     assert not run & set(NOT_RUN)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from lukasa.errors import StoreDamaged
+from lukasa.storage.sqlite.sql import encode_list
 from lukasa.storage.sqlite.unindexed_texts import K1, MIN_IDF, B, IndexPhrase, UnindexedTexts, read_varint
 
 _PLACES = {"words": "word_places", "past_words": "past_word_places"}
@@ -45,17 +46,10 @@ def score_within_reach(
     """
     any_of = [phrase for phrase in any_of if phrase.tokens]
     together = list(all_of) if all(phrase.tokens for phrase in all_of) else []  # a phrase of punctuation is in no text
-    sizes: dict[int, int] = {}
-    accepted: set[int] = set()
-    counts: dict[IndexPhrase, dict[int, int]] = {}
-    for phrase in dict.fromkeys((*any_of, *together)):
-        held = counts[phrase] = {}
-        for seq, count, size, is_accepted in _list_texts(database, table, phrase, conditions):
-            held[seq] = count
-            if seq not in sizes:
-                sizes[seq] = size
-                if is_accepted:
-                    accepted.add(seq)
+    counts = {
+        phrase: _list_texts(database, table, phrase, conditions) for phrase in dict.fromkeys((*any_of, *together))
+    }
+    sizes, accepted = _read_sizes(database, table, {seq for held in counts.values() for seq in held}, conditions)
     _add_unindexed(
         database, UnindexedTexts((seq, "", text) for seq, text in unindexed), conditions, counts, sizes, accepted
     )
@@ -77,25 +71,36 @@ def score_within_reach(
 
 def _list_texts(
     database: apsw.Connection, table: str, phrase: IndexPhrase, conditions: ReachConditions
-) -> list[tuple[int, int, int, bool]]:
-    """List the indexed texts within reach that hold a phrase: position, how often, number of tokens, whether the query wants it."""
+) -> dict[int, int]:
+    """Return how often each indexed text within reach that holds a phrase holds it."""
     is_token = len(phrase.tokens) == 1 and not phrase.phrase.is_prefix
     sought = phrase.tokens[0] if is_token else phrase.written
     found = (_WITH_WORD if is_token else _WITH_PHRASE).format(table=table, places=_PLACES[table])
-    statement = f"""SELECT found.doc, found.times, (SELECT sz FROM {table}_docsize WHERE id = found.doc), {conditions.others}
-        FROM ({found}) AS found CROSS JOIN log ON log.seq = found.doc WHERE {conditions.reach}"""  # noqa: S608 - only our own fragments, values are bound
-    values = (*conditions.other_values, sought, *conditions.reach_values)
+    statement = f"SELECT found.doc, found.times FROM ({found}) AS found CROSS JOIN log ON log.seq = found.doc WHERE {conditions.reach}"  # noqa: S608 - only our own fragments, values are bound
+    values = (sought, *conditions.reach_values)
     try:
-        rows: list[Any] = database.execute(statement, values).fetchall()
+        return dict(database.execute(statement, values))
     except apsw.SQLError:  # the first search of this connection
         _prepare_connection(database)
-        rows = database.execute(statement, values).fetchall()
-    if any(row[2] is None for row in rows):
-        raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
-    return [
-        (seq, times, size[0] if len(size) == 1 else read_varint(size), bool(is_wanted))
-        for seq, times, size, is_wanted in rows
-    ]
+        return dict(database.execute(statement, values))
+
+
+def _read_sizes(
+    database: apsw.Connection, table: str, seqs: Iterable[int], conditions: ReachConditions
+) -> tuple[dict[int, int], set[int]]:
+    """Return the number of tokens of some texts, and those of them that the query wants."""
+    statement = f"""SELECT log.seq, size.sz, {conditions.others} FROM json_each(?) AS found CROSS JOIN log ON log.seq = found.value
+        LEFT JOIN {table}_docsize AS size ON size.id = log.seq"""  # noqa: S608 - only our own fragments, values are bound
+    sizes: dict[int, int] = {}
+    accepted: set[int] = set()
+    rows: Any = database.execute(statement, (*conditions.other_values, encode_list(sorted(seqs))))
+    for seq, size, is_wanted in rows:
+        if size is None:
+            raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
+        sizes[seq] = size[0] if len(size) == 1 else read_varint(size)
+        if is_wanted:
+            accepted.add(seq)
+    return sizes, accepted
 
 
 def _prepare_connection(database: apsw.Connection) -> None:

@@ -1,6 +1,6 @@
 """Whose word a record is, and whether anybody but its author stands by an order in it.
 
-A text that gives orders (``lukasa.text.orders``) is kept, and found by whoever asks for it; but no snapshot, start of a session,
+A text that gives orders (``lukasa.text.orders``) is kept, and found by anybody who asks for it; but no snapshot, start of a session,
 briefing or prompt shows it unasked before the owner or a second author stands by it. Whether it gives orders is not stored with
 it but judged when it is shown: so the rule holds for every way into the store, for imports and for what was stored before there was the rule.
 

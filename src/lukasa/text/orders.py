@@ -7,7 +7,7 @@ author stands by it (``lukasa.standing``).
 
 An order is marked by what it wants of an assistant: to drop its instructions, to be somebody else, to hide something from its
 user, to act without approval, to give secrets away, to obey from now on, to slip something into its answers. What a person or
-a build is told is not: "run the tests before you commit", "never push to main". A rule against such an act ("never print a
+a build is asked is not: "run the tests before you commit", "never push to main". A rule against such an act ("never print a
 password") is not marked either, except where the act is to ask or to tell. English is covered; of other languages only the
 order to ignore earlier instructions, in those that ``_OTHER_LANGUAGES`` names.
 """
@@ -217,6 +217,20 @@ def find_order(text: str) -> str:
 
     The time is linear in the length of the text.
     """
+    key = hash(text), len(text)
+    if (known := _judged.get(key)) is None:
+        if len(_judged) >= _MAX_JUDGED:
+            _judged.clear()
+        known = _judged[key] = _judge(text)
+    return known
+
+
+_judged: dict[tuple[int, int], str] = {}
+"""What texts were judged to be, by a hash that differs in every process: no words are kept, and no text can pass for another."""
+_MAX_JUDGED = 20_000
+
+
+def _judge(text: str) -> str:
     folded, stems = _fold(text)
     for rule in _RULES:
         if not rule.stems.isdisjoint(stems):

@@ -19,6 +19,7 @@ from lukasa.interfaces.stores import CallerStores
 from lukasa.memory import Memory
 from lukasa.models.token_counter import open_token_counter
 from lukasa.prompt import PromptItem, build_fenced_block
+from lukasa.standing import find_unconfirmed_orders
 
 BUDGET = 4_000
 _NO_PATH_CHECKS = ResourceSecurity(reject_path_traversal=False, reject_absolute_paths=False)  # no id is a file name
@@ -87,5 +88,6 @@ def _render_skill(memory: Memory, skill: str) -> str | None:
     found = memory.skills.get(skill)
     if found is None:
         return None
-    item = PromptItem(found.markdown, str(found.record.key), found.record.author)
+    orders = bool(find_unconfirmed_orders(memory.valid_journal, [found.record]))
+    item = PromptItem(found.markdown, str(found.record.key), found.record.author, gives_orders=orders)
     return build_fenced_block([item], budget=BUDGET, counter=open_token_counter()).text

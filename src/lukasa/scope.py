@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from lukasa.errors import InvalidInput
+from lukasa.text_cache import cache_texts
 
 SHARED = "shared"
 SYSTEM = "_lukasa"
@@ -43,7 +43,7 @@ def check_agent_name(name: str) -> None:
         )
 
 
-@lru_cache(maxsize=1 << 10)
+@cache_texts(1_000)
 def poses_as_another(name: str) -> bool:
     """Tell whether a name is the store's own or claims the role of its owner, so that no record may have it as its author."""
     return name in RESERVED_NAMES or _plain_name(name) in RESERVED_NAMES | POSING_NAMES

@@ -78,7 +78,7 @@ def test_errors_of_similar_tasks_become_warnings_without_a_shared_word(memory):
         memory.episodes.record(f"Implement POST /api/{thing} endpoint", agent=f"a{number}", errors=[ERROR])
     memory.consolidate()
     (line,) = memory.before_task(GOAL).context["avoid_these"]
-    assert line.endswith("TypeScript compilation: Missing return type annotation → Add :void")
+    assert line.endswith("TypeScript compilation: Missing return type annotation → Add :void (by 2 authors)")
 
 
 @pytest.mark.requirement("EXP-7")

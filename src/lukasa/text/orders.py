@@ -215,8 +215,10 @@ _STYLED = compile_on_use("[\u2100-\u214f\u2460-\u24ff\uff01-\uff5e\U0001d400-\U0
 def find_order(text: str) -> str:
     """Return what makes a text an order to its reader, in a few words; empty for a text that gives none.
 
-    The time is linear in the length of the text.
+    The time is linear in the length of the text. One that is too long to be judged gives orders, for all that is known.
     """
+    if len(text) > MAX_JUDGED_LENGTH:
+        return "is too long to be judged"
     key = hash(text), len(text)
     if (known := _judged.get(key)) is None:
         if len(_judged) >= _MAX_JUDGED:
@@ -225,6 +227,8 @@ def find_order(text: str) -> str:
     return known
 
 
+MAX_JUDGED_LENGTH = 200_000
+"""The number of characters of a text that is judged, at most; no prompt holds a longer one."""
 _judged: dict[tuple[int, int], str] = {}
 """What texts were judged to be, by a hash that differs in every process: no words are kept, and no text can pass for another."""
 _MAX_JUDGED = 20_000

@@ -31,7 +31,7 @@ def register_prompts(server: MCPServer[Any], stores: CallerStores) -> None:
             "Say in one line which part of this matters here. Then do the task. Call `recall` before you guess. When you are "
             "done, call `record_episode`, and `remember` each fact that will still matter next week."
         )
-        parts = (f"Task: {neutralise(task)[:_MAX_TASK_LENGTH]}", snapshot, briefing, request)
+        parts = (f"Task: {neutralise(task[:_MAX_TASK_LENGTH])}", snapshot, briefing, request)
         return "\n\n".join(part for part in parts if part)
 
     @server.prompt(title="Finish a task")
@@ -41,7 +41,7 @@ def register_prompts(server: MCPServer[Any], stores: CallerStores) -> None:
     ) -> str:
         """End a task so that the next one profits from it."""
         return (
-            f"The task is over: {neutralise(task)[:_MAX_TASK_LENGTH]}\nOutcome: {neutralise(outcome)[:100]}\n\n"
+            f"The task is over: {neutralise(task[:_MAX_TASK_LENGTH])}\nOutcome: {neutralise(outcome[:100])}\n\n"
             "1. Call `record_episode` with the goal, the outcome, the steps that mattered, each error with its resolution, and "
             "the files that were made or changed.\n"
             "2. Call `remember` for each decision, preference or convention that will still matter next week; one fact each.\n"

@@ -22,17 +22,18 @@ from lukasa.text.patterns import compile_on_use
 
 
 class _Rule(NamedTuple):
-    """A pattern over folded text; a word of every match begins with one of the stems, which are looked up first."""
+    """A pattern over folded text; words of every match begin with one of the stems and one of the others, which are looked up first."""
 
     reason: str
     stems: frozenset[str]
     pattern: re.Pattern[str]
+    others: frozenset[str] = frozenset()
     negatable: bool = False
     """Whether a negation earlier in the sentence turns the order into a rule against it."""
 
 
-def _rule(reason: str, stems: str, pattern: str, *, negatable: bool = False) -> _Rule:
-    return _Rule(reason, frozenset(stems.split()), compile_on_use(pattern), negatable)
+def _rule(reason: str, stems: str, pattern: str, *, others: str = "", negatable: bool = False) -> _Rule:
+    return _Rule(reason, frozenset(stems.split()), compile_on_use(pattern), frozenset(others.split()), negatable)
 
 
 _SECRETS = (
@@ -170,6 +171,8 @@ _RULES = (
         r"|\b(?:clear|delete|remove|erase|wipe|disable|reset|roll back|turn off)\b[^.!?]{0,20}?\bsafety[- ](?:related |relevant )?(?:entries|rules|restrictions|settings|modules?|guidelines|constraints|filters|checks)\b"
         r"|\b(?:require|ask|need)_?\w{0,12}(?:confirm|approv|auth)\w{0,12}['\"]? ?(?:to|=|:) ?(?:false|0|no|off)\b|(?:bypass|safety|user_verified)\w{0,30}['\"]? ?[=:] ?true\b|\brestrictions['\"]? ?[=:] ?['\"]?none\b"
         r"|\b(?:verified|authenticated|registered|recogni[sz]ed|treated) as (?:an? |the )?(?:admin\w*|root|owner|operator|superuser|trusted|security)",
+        others="memo hist cont prof inst safe secu ethi audi trac conv unre rest full admi role trus perm priv acce acco file syst prom know rule"
+        " guid pref sett beha goal poli modu filt limi guar conf appr auth bypa user root owne oper supe",
     ),
     _rule(
         "runs something",
@@ -237,7 +240,7 @@ _MAX_JUDGED = 20_000
 def _judge(text: str) -> str:
     folded, stems = _fold(text)
     for rule in _RULES:
-        if not rule.stems.isdisjoint(stems):
+        if not rule.stems.isdisjoint(stems) and not (rule.others and rule.others.isdisjoint(stems)):
             for match in rule.pattern.finditer(folded):
                 if not rule.negatable or not _is_negated(folded, match.start()):
                     return rule.reason

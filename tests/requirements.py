@@ -10,7 +10,7 @@ REQUIREMENTS = {
     "LOG-5": "The log proves itself whole, drops superseded versions on request, and erases for good with a receipt.",
     "LOG-6": "What one author wrote can be undone or hidden in one call, with what was derived from it, and brought back.",
     "LOG-7": "The log exports to one documented JSONL format and imports back, lossless, resumable, verified.",
-    "LOG-8": "The author of a write is the caller on every path, and rules of the owner come only from the owner.",
+    "LOG-8": "The author of a write is the caller on every path, each kind says who writes it, and what the owner said only the owner changes.",
     "LOG-9": "A damaged record harms nothing but itself, and a log shorter than the last acknowledged one is noticed.",
     "LOG-11": "Every input has a limit in length, time and memory; a refusal says which.",
     # The vault
@@ -30,6 +30,7 @@ REQUIREMENTS = {
     "VLT-14": "The document's vault.jsonl and profile YAML are read and written.",
     "VLT-15": "A register becomes canon only by independent corroboration or by a named person.",
     "VLT-16": "Ticks, notes and directives have places of their own, and a refusal says which.",
+    "VLT-18": "A text that gives orders is kept and marked, and shown unasked only when the owner or a second author stands by it.",
     # Experience
     "EXP-1": "An episode keeps the whole trace of a task under a dated id, with an index by time.",
     "EXP-2": "Patterns, anti-patterns and facts carry their conditions, confidence, sources and use.",

@@ -22,9 +22,13 @@ LUKASA = str(Path(sys.executable).with_name("lukasa"))
 SOURCE = Path(__file__).parent / "support" / "no_network.c"
 COMPILER = shutil.which("cc")
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or COMPILER is None, reason="the network is refused by a preloaded library: Linux and cc"
-)
+pytestmark = [
+    pytest.mark.requirement("OPS-5"),
+    pytest.mark.skipif(
+        sys.platform != "linux" or COMPILER is None,
+        reason="the network is refused by a preloaded library: Linux and cc",
+    ),
+]
 
 
 @dataclass

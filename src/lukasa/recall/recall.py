@@ -515,7 +515,7 @@ class Recall:
         any_of, together = " ".join((*words.any_of, *question.phrases)), " ".join(words.together)
 
         def match_words(limit: int) -> Sequence[Match]:
-            return reader.match_text(any_of, replace(query, limit=limit), together=together)
+            return reader.match_text(any_of, replace(query, limit=limit), together=together, ranks_only=True)
 
         matches = _match_accepted(match_words, _TEXT_CANDIDATES, record_filter)
         records = {match.record.seq: match.record for match in matches}

@@ -330,15 +330,20 @@ class SearchIndex(Protocol):
 
     damaged_vectors: set[int]
 
-    def match_text(self, words: str, query: Query = ALL_RECORDS, *, together: str = "") -> list[Match]:
+    def match_text(
+        self, words: str, query: Query = ALL_RECORDS, *, together: str = "", ranks_only: bool = False
+    ) -> list[Match]:
         """Return records whose text holds any of the words, best first. Any string is a valid query.
 
-        The words of ``together`` count as one: a text that holds all of them matches too.
+        The words of ``together`` count as one: a text that holds all of them matches too. Scores are made of the texts within
+        reach, so that they tell nothing of others.
 
         Args:
             words: The words to look for.
             query: Filters: kinds, scopes, labels, author, times, limit.
             together: Words that count as one: a text with all of them matches too.
+            ranks_only: The scores only choose candidates and are told to nobody; then they may be made of all texts, which is
+                faster.
 
         Example:
             reader.match_text("release day", lukasa.Query(limit=5))

@@ -144,8 +144,10 @@ class StoreReader(ABC):
     def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
         return [parsed.parse(record) for record in self.read(query)]
 
-    def match_text(self, words: str, query: Query = ALL_RECORDS, *, together: str = "") -> list[Match]:
-        return self._match(lambda wanted: self._match_words(words, together, wanted), query)
+    def match_text(
+        self, words: str, query: Query = ALL_RECORDS, *, together: str = "", ranks_only: bool = False
+    ) -> list[Match]:
+        return self._match(lambda wanted: self._match_words(words, together, wanted, ranks_only=ranks_only), query)
 
     def match_vector(self, model: str, vector: Sequence[float], query: Query = ALL_RECORDS) -> list[Match]:
         return self._match(lambda wanted: self._match_nearest(model, vector, wanted), query)
@@ -160,7 +162,7 @@ class StoreReader(ABC):
         return found
 
     @abstractmethod
-    def _match_words(self, words: str, together: str, query: Query) -> list[Match]:
+    def _match_words(self, words: str, together: str, query: Query, *, ranks_only: bool) -> list[Match]:
         """Find records by words, as ``match_text``; damaged ones take places of the limit."""
 
     @abstractmethod

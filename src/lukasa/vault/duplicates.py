@@ -178,7 +178,7 @@ class DuplicateIndex:
         common = Counter(word for match in found for word in candidates[match.id].words)
         own_words = sorted(text.words, key=lambda word: (common[word], word))[:MAX_OWN_WORDS]
         query = Query(kinds=(MEMORY_KIND,), scopes=(text.scope,), limit=MAX_CANDIDATES_PER_KEY)
-        matches = self._reader.match_text(" ".join(own_words), query)
+        matches = self._reader.match_text(" ".join(own_words), query, ranks_only=True)
         nearest = [ComparableText(match.record.text, text.scope, match.record.id) for match in matches]
         for word in own_words:
             nearest += self._texts_by_word.get((text.scope, word), ())[-MAX_SCANNED_PER_KEY:]

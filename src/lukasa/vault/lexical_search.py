@@ -50,7 +50,11 @@ def search_lexically(
     query = Query(kinds=(MEMORY_KIND,), scopes=scopes, limit=_SCAN_LIMIT)
     live = sum(row.live for row in reader.tally() if row.kind == MEMORY_KIND and (not scopes or row.scope in scopes))
     is_large = live > _SCAN_LIMIT
-    records = [match.record for match in reader.match_text(question, query)] if is_large else reader.read(query)
+    records = (
+        [match.record for match in reader.match_text(question, query, ranks_only=True)]
+        if is_large
+        else reader.read(query)
+    )
     current = (record for record in records if now is None or not is_expired(record, now))
     hits = (VaultHit(parse_memory(record), lexical_score(question, record.text)) for record in current)
     return sorted((hit for hit in hits if hit.score > 0), key=lambda hit: (-hit.score, hit.memory.id))[: max(k, 0)]

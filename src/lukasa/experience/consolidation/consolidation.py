@@ -474,4 +474,4 @@ class _KnownPatterns:
         totals = accumulate(frequency[term] for term in rarest)
         chosen = rarest[: max(1, sum(total <= _MAX_MATCHES for total in totals))]
         query = Query(kinds=(PATTERN,), scopes=(self._scope,), limit=_MAX_SIMILAR)
-        return [match.record for match in self._reader.match_text(" ".join(chosen), query)]
+        return [match.record for match in self._reader.match_text(" ".join(chosen), query, ranks_only=True)]

@@ -163,7 +163,7 @@ class PostgresReader(StoreReader):
                 return
             offset += _PAGE_SIZE
 
-    def _match_words(self, words: str, together: str, query: Query) -> list[Match]:
+    def _match_words(self, words: str, together: str, query: Query, *, ranks_only: bool) -> list[Match]:  # noqa: ARG002 - scores are always of texts within reach
         text_query = text_index.TextQuery.from_words(words, together)
         if not text_query.phrases:
             return []

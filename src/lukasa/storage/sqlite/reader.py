@@ -190,7 +190,7 @@ class SqliteReader(StoreReader):
             values,
         )
 
-    def _match_words(self, words: str, together: str, query: Query) -> list[Match]:
+    def _match_words(self, words: str, together: str, query: Query, *, ranks_only: bool) -> list[Match]:
         # Every word is quoted, so that none is an operator. A word with inner punctuation (multi-agent,
         # CVE-2025-64439) becomes a phrase of its parts.
         any_of = [IndexPhrase.from_word(word) for word in list_query_words(words)]
@@ -206,7 +206,7 @@ class SqliteReader(StoreReader):
             return []
         if not self._db.in_transaction:  # a single query: its statements see one moment, which ends with the snapshot
             self._db.execute("BEGIN")
-        if self._reach.readable is not None:
+        if self._reach.readable is not None and not ranks_only:
             return self._match_within_reach(tables, any_of, all_of, conditions, values, query)
         unindexed = read_texts(self._db)
         limit = -1 if query.limit is None else int(query.limit) + (EXTRA_MATCHES if unindexed else 0)

@@ -3,7 +3,7 @@
 Prints:
     patterns found: 1
     before the task:
-        [sem-001] Implement the POST endpoint for …: Read the specification → Validate the request body with a schema → Write the handler → Run the tests
+        [sem-001] Implement the POST endpoint for …: Read the specification → Validate the request body with a schema → Write the handler → Run the tests (by 4 authors)
 """
 
 import lukasa

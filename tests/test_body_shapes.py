@@ -21,6 +21,12 @@ from support.store_reads import GOLDEN_LOG, NOW, list_reads, write_unchecked
 
 OTHER_BODIES = {
     "directive": {"set_by": "ada"},
+    "proposal": {
+        "state": "open",
+        "by": "ada",
+        "changes": [{"kind": "note", "scope": "shared", "text": "x"}],
+        "why": "not ada's",
+    },
     "job_result": {"name": "lukasa.export", "result": {"file": "x"}},
     "network_cursor": {"agent_id": "nobody", "last": "x", "upto": 1, "seen": 1, "open": ["x"]},
     "session_archive": {"section": "signal_history", "items": [1], "at": "2025-03-10T09:00:00Z", "why": "old"},
@@ -146,7 +152,7 @@ def test_no_read_stumbles_over_a_bad_body_of_any_kind(filled, tmp_path):
     rng, gate, kinds = random.Random(17), Gate(declared_kinds()), declared_kinds()
     events = next(record for record in filled.journal.read(Query(kinds=("session_event",))))
     for kind, body in OTHER_BODIES.items():
-        assert filled.journal.write(kind, "", body, labels=events.labels if kind.startswith("session") else ())
+        assert filled.valid_journal.write(kind, "", body, labels=events.labels if kind.startswith("session") else ())
     samples: dict[str, Record] = {}
     for record in filled.journal.read():
         if record.body and len(str(record.body)) > len(

@@ -25,6 +25,7 @@ UNWANTED_WORDS = re.compile(
 
 ALLOWED_PHRASES = {
     "``told``": "the public field of a prompt block that counts its memories",
+    "|door|": "a pattern of secrets that matches this word before a code",
     "|told|": "a pattern of recall that matches this word in questions",
 }
 """Text that may contain an unwanted word, with the reason."""

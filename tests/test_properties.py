@@ -790,11 +790,16 @@ class LifeWithUndo(Life):
         for held in list(self.model.quarantines):
             self.release(held)
         since = None if back is None else self.clock.now() - timedelta(seconds=back)
+        written = {
+            version.position
+            for version in self.model.log
+            if version.author == author and (since is None or version.at >= since)
+        } & self._seen()
         bad = {
             version.position
             for version in self.model.log
-            if version.author == author and version.origin != "undo" and (since is None or version.at >= since)
-        } & self._seen()
+            if version.position in written and not self._brings_back(version, written)
+        }
         before = self._contents()
         done = self.journal.undo(author=author, since=since)
         wanted, reverted, kept = self._taken_back(bad)
@@ -807,6 +812,17 @@ class LifeWithUndo(Life):
             self._follow_the_log()
             assert set(redone.reverted) == reverted
             assert self._contents() == before
+
+    def _brings_back(self, version, written):
+        """Return whether an undo wrote a version: it says what stood before the writes, or nothing where nothing did."""
+        earlier = [
+            v for v in self.model.versions(version.key) if v.position < version.position and v.position not in written
+        ]
+        if version.origin != "undo":
+            return False
+        if not earlier or earlier[-1].deleted:
+            return version.deleted
+        return not version.deleted and version.text == earlier[-1].text
 
     def _seen(self):
         return {version.position for version in self.model.log if not version.hidden_by}

@@ -24,15 +24,18 @@ FieldType = Any
 
 @dataclass(frozen=True, slots=True)
 class NumberBetween:
-    """A number within bounds."""
+    """A number within bounds, or a whole one."""
 
     low: float
     high: float
+    is_whole: bool = False
 
     def find_fault(self, value: Any) -> str | None:
-        if value.__class__ in (int, float) and self.low <= value <= self.high:
+        if (
+            value.__class__ is int or (value.__class__ is float and not self.is_whole)
+        ) and self.low <= value <= self.high:
             return None
-        return f" must be a number from {self.low:g} to {self.high:g}"
+        return f" must be a {'whole ' if self.is_whole else ''}number from {self.low:g} to {self.high:g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -375,6 +375,10 @@ class Journal:
         Args:
             reader: A reader of the store.
             drafts: The drafts.
+
+        Example:
+            with memory.journal.snapshot() as reader:
+                memory.journal.check_raw(reader, [lukasa.Draft("note", "Ben is on leave.")])
         """
         writer = self._copy()  # a raw channel
         for draft in drafts:

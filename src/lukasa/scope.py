@@ -27,6 +27,7 @@ PROJECT_PREFIX = "project:"
 """How the scope of a project begins. A caller that may write one writes there unless it names another scope."""
 _AGENT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._:@/+#-]| (?=[a-z0-9])){0,199}")
 
+_MAX_NAME_LENGTH = 200
 _NAME_MARKS = re.compile("[._:@/+#-]+")
 
 
@@ -43,9 +44,13 @@ def check_agent_name(name: str) -> None:
         )
 
 
-@cache_texts(1_000)
 def poses_as_another(name: str) -> bool:
     """Tell whether a name is the store's own or claims the role of its owner, so that no record may have it as its author."""
+    return len(name) <= _MAX_NAME_LENGTH and _poses(name)  # the gate refuses a longer one
+
+
+@cache_texts(1_000)
+def _poses(name: str) -> bool:
     return name in RESERVED_NAMES or _plain_name(name) in RESERVED_NAMES | POSING_NAMES
 
 

@@ -33,7 +33,7 @@ _emptied_by: dict[int, tuple[ref[Any], str]] = {}
 def cache_texts(
     max_entries: int, max_bytes: int = 4_000_000, *, per_character: int = 2
 ) -> Callable[[Callable[..., T]], _lru_cache_wrapper[T]]:
-    """Cache a function of texts as ``lru_cache`` does, with no cost on a hit, and start anew when its bytes are full.
+    """Cache a function of texts as ``lru_cache`` does, with no cost on a hit, and start again when its bytes are full.
 
     ``per_character`` is about how many bytes an argument and the result made of it take for each character of the argument.
     An entry that is evicted still counts, so that a hit needs no bookkeeping.

@@ -116,7 +116,7 @@ def test_one_fact_that_many_processes_would_add_is_added_once(actors, store, ver
 
 @pytest.mark.requirement("LOG-3")
 def test_a_number_that_many_processes_raise_by_compare_and_set_misses_no_turn(actors, store, verified_versions):
-    with lukasa.open(store) as memory:
+    with lukasa.open(store, agent="first") as memory:
         memory.journal.write("counter", body={"visits": 0}, id="visits")
     crowd = [actors.start("counting", store=store, times=25, name=f"agent-{number}") for number in range(4)]
     cue(crowd)
@@ -137,8 +137,8 @@ def test_a_late_write_that_expects_an_older_version_is_refused_across_processes(
         actors.report(writer)
         late = memory.journal.write("counter", body={"visits": 99}, id=key.id, expected=slow.version)
         assert late == Conflict(key, expected=1, found=2)
-        assert memory.journal.delete(key, expected=slow.version) == Conflict(key, expected=1, found=2)
+        assert memory.journal.delete(key, expected=slow.version).code == "proposed"
         twin = memory.journal.write("counter", body={"visits": 99}, id=key.id, expected=0)
         assert twin == Conflict(key, expected=0, found=2)
         assert memory.journal.get(key).body == {"visits": 1}
-    assert len(verified_versions(store)) == 2
+    assert len([record for record in verified_versions(store).values() if record.kind == "counter"]) == 2

@@ -1091,12 +1091,13 @@ class TestRowLevelSecurity:
     def test_an_agent_with_its_own_role_works_within_its_scopes(self, server, database, two_agents):
         engine, ada = two_agents
         with lukasa.open(server.url(database, user=ada), agent="ada") as memory:
-            assert memory.journal.write("note", "mine", scope="ada")
+            mine = memory.journal.write("note", "mine", scope="ada").record
             assert memory.journal.append(
                 [Draft("note", "one", scope="ada"), Draft("note", "two", scope="ada")], key="k"
             )
             assert memory.journal.write("note", "changed", id="a", scope="ada").record.version == 3
-            assert memory.journal.delete(Key("ada", "note", "k"))
+            assert memory.journal.delete(mine.key)
+            assert memory.journal.delete(Key("ada", "note", "k")).code == "proposed"
             assert {record.scope for record in memory.journal.read()} == {"shared", "ada"}
             assert {match.record.scope for match in memory.journal.find("said")} == {"shared"}
             assert {row.scope for row in memory.journal.tally()} == {"shared", "ada"}

@@ -108,7 +108,7 @@ def test_without_the_log_everything_is_recovered_from_the_files(tmp_path, open_s
     memory.close()
     delete_log(location)
     memory = open_store(location, clock=clock)
-    report = memory.sessions.recover("demo", network=NetworkHub(memory.journal, clock))
+    report = memory.sessions.recover("demo", network=NetworkHub(memory.valid_journal, clock))
     assert report.used == "checkpoint 6 of files"
     assert report.replayed == 5
     assert report.state["configuration"] == state["configuration"]
@@ -325,7 +325,7 @@ def test_predictions_stay_recovering_until_the_network_answers(memory, abandoned
 
 @pytest.mark.requirement("CHK-8")
 def test_the_newer_prediction_wins_and_each_conflict_is_recorded(memory, clock, make):
-    hub = NetworkHub(memory.journal, clock)
+    hub = NetworkHub(memory.valid_journal, clock)
     early, late = "2026-02-03T12:00:00Z", "2026-02-03T13:00:00Z"
     hub.broadcast("agent", "prediction", make.prediction("theirs", probability=0.9, last_updated=late))
     hub.broadcast("agent", "prediction", make.prediction("ours", probability=0.1, last_updated=early))
@@ -416,7 +416,7 @@ def test_two_agents_on_one_store_exchange_predictions_and_signals(location, open
 
 @pytest.mark.requirement("CHK-12")
 def test_a_repeated_signal_and_an_older_prediction_change_nothing(memory, clock, make):
-    hub = NetworkHub(memory.journal, clock)
+    hub = NetworkHub(memory.valid_journal, clock)
     assert [hub.broadcast("a", "signal", make.signal()).repeated for _ in range(3)] == [False, True, True]
     assert len(hub.inbox("b")) == 1
     hub.broadcast("a", "prediction", make.prediction(last_updated="2026-02-03T13:00:00Z", probability=0.9))
@@ -434,7 +434,7 @@ def test_a_repeated_signal_and_an_older_prediction_change_nothing(memory, clock,
 @pytest.mark.requirement("CHK-12")
 def test_requests_count_against_the_hourly_rate_limit(in_file, make):
     clock = FrozenClock()
-    limited = RateLimitedNetwork(NetworkHub(in_file.journal, clock), clock, limit=3)
+    limited = RateLimitedNetwork(NetworkHub(in_file.valid_journal, clock), clock, limit=3)
     in_file.sessions.network = limited
     session = in_file.sessions.start("demo")
     session.update("/active_predictions/-", make.prediction())

@@ -343,8 +343,8 @@ def test_a_look_into_an_inbox_reads_what_is_new_in_a_store_without_statistics(fr
     with lukasa.open(url) as memory:
         for start in range(0, 3_000, 1_000):
             numbers = range(start, start + 1_000)
-            assert memory.journal.append([signal_draft(f"s{number}") for number in numbers])
-            assert memory.journal.append(
+            assert memory.valid_journal.append([signal_draft(f"s{number}") for number in numbers])
+            assert memory.valid_journal.append(
                 [acknowledgement_draft("ben", f"s{number}", "ada", OWN) for number in numbers if number < 2_990]
             )
         assert len(memory.hub.inbox("ben")) == 10  # writes the cursor

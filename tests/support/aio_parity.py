@@ -171,7 +171,7 @@ def journal_calls(memory: Any, folder: Path) -> Iterator[Any]:
     record = next(record for record in everything if record.kind == "note" and record.version > 1)
     yield everything, journal.get(record.key), journal.get(record.key, version=1), journal.history(record.key)
     yield journal.tip(), journal.home_scope, journal.quarantined(), journal.find("plain note")
-    yield journal.neighbours(record.key), journal.preview_erase(record.key)
+    yield journal.neighbours(record.key), journal.preview_erase(record.key), journal.preview_restore(record.key)
     parsed = ParsedRecords(lambda record: record.text)
     yield journal.get_parsed(record.key, parsed), journal.read_parsed(lukasa.Query(kinds=("note",)), parsed)
     yield journal.change_stamp() == journal.change_stamp()

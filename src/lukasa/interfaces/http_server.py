@@ -48,7 +48,7 @@ def list_host_names(host: str, port: int, extra_names: Sequence[str] = ()) -> li
     """Return the names by which clients may call this server: values of the Host header, and before it the scheme unless it is http.
 
     The names that the operator adds count with the port of the server, and without a port for a proxy in front that ends TLS. A
-    name with another port is such a proxy's too. Whoever puts a proxy without TLS in front writes its scheme: ``http://NAME``.
+    name with another port is such a proxy's too. For a proxy without TLS in front, the operator writes its scheme: ``http://NAME``.
     """
     own = _LOOPBACK_NAMES if is_loopback(host) else (f"[{host}]" if ":" in host else host,)
     names = [f"{name}:{port}" for name in own]

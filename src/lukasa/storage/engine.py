@@ -342,7 +342,7 @@ class SearchIndex(Protocol):
             words: The words to look for.
             query: Filters: kinds, scopes, labels, author, times, limit.
             together: Words that count as one: a text with all of them matches too.
-            ranks_only: The scores only choose candidates and are told to nobody; then they may be made of all texts, which is
+            ranks_only: The scores only choose candidates and are shown to nobody; then they may be made of all texts, which is
                 faster.
 
         Example:

@@ -49,7 +49,7 @@ def export_log(journal: Journal, target: BinaryIO, progress: Progress | None = N
 
 
 def encode_export(journal: Journal) -> Iterator[bytes]:
-    """Yield the lines that ``export_log`` writes. Whoever asks for the next one may wait: no read of the store stays open.
+    """Yield the lines that ``export_log`` writes. A reader may wait before it asks for the next one: no read of the store stays open.
 
     The lines are those up to the position at the beginning; what is erased or hidden meanwhile is left out of the later ones.
     """

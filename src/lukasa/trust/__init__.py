@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lukasa.body_shape import DAY, TIME, BodyShape, FixedList, MapOf
+from lukasa.body_shape import DAY, TIME, BodyShape, FixedList, MapOf, NumberBetween
 from lukasa.gate import KindSpec
 from lukasa.lazy_imports import lazy_attributes
 
@@ -22,7 +22,7 @@ _EVENT = {
     **dict.fromkeys(("auto_check_deadline", "reverted_by"), (str, None)),
     "context": dict, "rubric_citations": [str], "impact": (bool, None), "depth_score": (float, None), "regret": bool,
 }  # fmt: skip
-_SUMS = [int, 10]
+_SUMS = [NumberBetween(-(2**62), 2**62, is_whole=True), 10]
 _STANDING = (
     "agent day today window total rounds rounds_before trust probation_until probation_reason lately cited cited_lately "
     "credited light aside on received"

@@ -108,7 +108,7 @@ def test_the_vault_is_described_by_tier_topic_and_refusal(ask: Callable[..., Any
     found = ask("ada", "GET", "/v1/vault")
     assert found["scopes"] == {"shared": 1, "ada": 1}
     assert found["facets"]["topic"] == [{"name": "ferry", "count": 1}]
-    assert {row["name"] for row in found["facets"]["tier"]} == {"canon", "register"}
+    assert {row["name"] for row in found["facets"]["tier"]} == {"register"}
     memory = stores.for_caller(Caller())
     assert memory.vault.refusals() == {row["name"]: row["count"] for row in ask("", "GET", "/v1/vault")["refusals"]}
 

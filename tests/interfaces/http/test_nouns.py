@@ -339,7 +339,7 @@ def test_the_owner_makes_and_revokes_tokens(connect: Connect, tokens: ApiTokens)
 
 def test_a_token_of_the_owner_is_made_only_by_asking_for_it(connect: Connect) -> None:
     owner = connect("")
-    assert "--owner" in post(owner, "tokens", 422, name="second")["detail"]
+    assert "--owner" in post(owner, "tokens", 422, name="second")["next"]
     assert post(owner, "tokens", 422, name="second", owner=True, agent="ada")["code"] == "invalid_input"
     assert post(owner, "tokens", 422, name="second", owner=True, scopes=["shared"])["code"] == "invalid_input"
     assert [token["name"] for token in get(owner, "tokens")["tokens"] if token["access"] == "owner"] == ["owner"]

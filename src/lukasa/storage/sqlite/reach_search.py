@@ -2,7 +2,7 @@
 
 ``bm25()`` of FTS5 counts the texts of the whole index. A caller who sees its scores could tell whether a word occurs in scopes that
 it may not read. So the texts with each phrase are listed, those within reach are kept, and the formula is applied to them: a phrase
-is as rare as it is among them, and a text as long as it is beside those that match.
+is as rare as it is among them, and the length of a text is compared with that of those that match.
 """
 
 from __future__ import annotations

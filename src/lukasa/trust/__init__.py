@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["INITIAL_TRUST", "KINDS", "AgentMemory", "Trust", "TrustLookup", "TrustScore", "TrustSettings", "TrustSums"]
 
+_DEPTH = NumberBetween(-1_000, 1_000)
 _EVENT = {
     **dict.fromkeys(("round_id", "timestamp", "dissent_text", "agent_output", "human_decision"), str),
     **dict.fromkeys(("auto_check_deadline", "reverted_by"), (str, None)),
-    "context": dict, "rubric_citations": [str], "impact": (bool, None), "depth_score": (float, None), "regret": bool,
+    "context": dict, "rubric_citations": [str], "impact": (bool, None), "depth_score": (_DEPTH, None), "regret": bool,
 }  # fmt: skip
 _SUMS = [NumberBetween(-(2**62), 2**62, is_whole=True), 10]
 _STANDING = (
@@ -36,7 +37,7 @@ _SHAPES = {
     "dissent": BodyShape(
         {
             **dict.fromkeys(("agent", "of", "judged_by", "why"), str), "event": _EVENT, "novelty": float,
-            "counted": (BodyShape({"impact": bool, "depth": float}, "impact depth"), None),
+            "counted": (BodyShape({"impact": bool, "depth": _DEPTH}, "impact depth"), None),
             "vector": ({"model": str, "numbers": str}, None),
         }
     ),

@@ -51,6 +51,8 @@ def seed_store(owner: Memory, agent: str) -> Mapping[str, Mapping[str, object]]:
     override = owner.trust.log_override("writer", "Ship on Friday", "Ship on Monday", by="anna").records[0]
     owner.hub.broadcast("writer", "signal", {"signal_id": "signal-1", "prediction_id": f"ship-{name}-0"})
     owner.journal.quarantine("stranger")
+    notes = [owner.journal.write("note", f"Note {number} on {name}").record for number in range(3)]
+    proposals = [owner.as_agent("writer").journal.delete(note.key).details["proposal"] for note in notes]
     memory = {"path.id": fact.id, "query.scope": fact.scope}
     return {
         "/v1/memories/.*": memory,
@@ -88,4 +90,8 @@ def seed_store(owner: Memory, agent: str) -> Mapping[str, Mapping[str, object]]:
         "/v1/trust/dissents/.*": {"path.id": dissent.id},
         "/v1/trust/overrides/.*": {"path.id": override.id},
         "/v1/journal/quarantines/.*": {"path.agent": "stranger"},
+        "/v1/proposals/[^/]+/accept": {"path.id": proposals[0]},
+        "/v1/proposals/[^/]+/refuse": {"path.id": proposals[1]},
+        "/v1/proposals/[^/]+": {"path.id": proposals[2]},
+        "/v1/tokens/.*": {"path.name": "spare"},
     }

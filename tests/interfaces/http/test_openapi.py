@@ -142,6 +142,7 @@ def test_long_random_and_stateful_requests_reach_every_operation_and_find_no_fau
         document = httpx2.get(
             f"{server.url}/openapi.json", headers={"Authorization": f"Bearer {tokens.add('reader')}"}, timeout=120
         ).json()
+        tokens.add("spare", agent="writer")
         for agent in ("ada", ""):
             secret = tokens.add(f"fuzz-{agent or 'owner'}", agent=agent, rate=0)
             with lukasa.open(str(tmp_path / "agents.db"), embedder="hash") as owner:

@@ -19,9 +19,9 @@ _GAP_WORD = r"[ ,(]{1,2}+(?!(?i:pass|pw|kennw))[\w'’-]{1,20}+"
 _LINK = words_pattern(("is", "was", "are", "be", "equals", "as", "to", "remains", "ist", "lautet", "est", "es"))
 _LINK_SIGN = "(?:[-=]{0,2}>|[→⇒])"
 _PAUSE = r"(?: (?:still|now|just|currently|set to|again))?:?"
-_STATEMENT = rf"(?:['’]s|(?:['’]s)?(?:{_GAP_WORD}){{0,8}}?,?[ \t]{{1,2}}(?:(?P<link>{_LINK}|it['’]s){_PAUSE}|{_LINK_SIGN}))[ \t]{{1,2}}"
-_APPOSITION = r"[ \t]{0,2},[ \t](?P<apposed>[^\s\"'`“”‘’«»,;()]{6,64}+)(?=,)"
-"""A password between commas: "my password, …, still works"."""
+_STATEMENT = (
+    rf"(?:['’]s|(?:['’]s)?(?:{_GAP_WORD}){{0,8}}?[ \t]{{1,2}}(?:(?P<link>{_LINK}){_PAUSE}|{_LINK_SIGN}))[ \t]{{1,2}}"
+)
 _SECRET = START_OF_STATED + STATED_VALUE
 _QUOTED = r"[ \t]{1,2}[\"'`“‘](?P<quoted>[^\s\"'`“”‘’«»<>]{4,64}+)[\"'`”’]"
 _CAMEL = r"(?P<camel>[A-Z][a-z]{1,20}+[A-Z][A-Za-z]{1,20}+!)"
@@ -47,7 +47,7 @@ def _search(word: str, rest: str, tail: str, start: str = r"[\s:=,('’]") -> Ke
 
 PROSE = (
     *(
-        (word, _search(word, rest, rf"(?=[^0-9!@#$%^&*+~?\n]{{0,99}}+[0-9!@#$%^&*+~?])(?:{_QUOTED}|[ \t]{{1,2}}{_CAMEL}|{_APPOSITION}|{_STATEMENT}{_SECRET})"))
+        (word, _search(word, rest, rf"(?=[^0-9!@#$%^&*+~?\n]{{0,99}}+[0-9!@#$%^&*+~?])(?:{_QUOTED}|[ \t]{{1,2}}{_CAMEL}|{_STATEMENT}{_SECRET})"))
         for word, rest in (("pass", "[ -]?(?:word|code|phrase|wd|wort)s?"), ("pw", ""), ("pwd", ""), ("kennwort", ""))
     ),
     ("pass", _search("pass", "[ -]?phrase", rf"{_NAMED}{_IS}(?P<phrase>[a-z]{{3,12}}(?:[ -][a-z]{{3,12}}){{3,23}})(?=[\"'`”*.,;]{{0,2}}(?:\s|\Z))", _BEFORE_IS)),
@@ -74,7 +74,6 @@ _LOCKED = re.compile(
 )
 """A word for something that is locked, before a code."""
 _WIFI = re.compile(r"wi-?fi(?: guest)? \Z")
-_OWNED = re.compile(r"\b(?:my|our|his|her|their|your)(?: [\w'’-]{1,20}){0,3} \Z")
 _CHANGED = re.compile(r"\b(?:set|chang|reset|updat|rotat|switch|änder)\w*\b")
 _NO_SECRET = re.compile(
     r"[A-Z]{2,10}-\d+|802\..*|.*\b(?:wpa|psk|ghz|mbps)\b.*|[a-z]+(?:[_-][a-z]+)*_?\d{0,2}\(.*", re.IGNORECASE
@@ -106,8 +105,6 @@ def prose_scan(keyword: str, search: KeywordPattern, text: str, lower: str) -> S
         elif group in ("camel", "pair"):
             value = value.rstrip(".?") if group == "pair" else value
             found = len(value) > 3 and not is_placeholder(value)
-        elif group == "apposed":
-            found = is_secret(value) and not is_placeholder(value) and _OWNED.search(before) is not None
         elif group == "quoted":
             found = (value.isdecimal() or is_secret(value)) and not is_placeholder(value)
         else:

@@ -128,5 +128,5 @@ def _list_copied_entries(record: Record) -> Iterator[Mapping[str, Any]]:
 
 
 def _parse_key(fields: Mapping[str, Any]) -> Key | None:
-    parts = (fields.get("scope"), fields.get("kind"), fields.get("id"))
-    return Key(*parts) if all(isinstance(part, str) for part in parts) else None  # type: ignore[arg-type]
+    scope, kind, id = fields.get("scope"), fields.get("kind"), fields.get("id")
+    return Key(scope, kind, id) if isinstance(scope, str) and isinstance(kind, str) and isinstance(id, str) else None

@@ -245,8 +245,9 @@ class Journal:
     def with_valid_bodies(self, *, skip_damaged: bool = True) -> Journal:
         """Return a journal for services: it writes the kinds that services write (see ``lukasa.write_rules``).
 
-        A record whose body is not as its kind declares is damaged for it. Such a record comes from an older store, another program or an import. ``get`` returns ``None`` for a damaged
-        record unless ``skip_damaged`` is false; then it raises ``StoreDamaged``, for services that recover what is lost.
+        A record whose body is not as its kind declares is damaged for it: one of an older store, another program or an import.
+        ``get`` returns ``None`` for a damaged record unless ``skip_damaged`` is false; then it raises ``StoreDamaged``, for
+        services that recover what is lost.
 
         Args:
             skip_damaged: Return ``None`` for a damaged record; else raise ``StoreDamaged``.
@@ -791,8 +792,8 @@ class Journal:
         """Remove records for good: every version, every index entry, their files, and everything derived from them.
 
         A record of which only later versions were derived from them loses those versions; the one before is current again.
-        Copies in conflicts of a sync, in proposals and among damaged entries go too. ``subject`` selects every record that the subject wrote, or that has the subject anywhere as whole words; letter
-        case counts only if ``exact``.
+        Copies in conflicts of a sync, in proposals and among damaged entries go too. ``subject`` selects every record that the
+        subject wrote, or that has the subject anywhere as whole words; letter case counts only if ``exact``.
 
         Args:
             *keys: The keys of the records.

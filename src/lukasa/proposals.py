@@ -87,7 +87,7 @@ class Proposals:
 
         Example:
             kept = memory.remember("We deploy on Tuesdays.")
-            memory.as_agent("orion").forget(kept.record.id)
+            refused = memory.as_agent("orion").forget(kept.record.id)
             memory.proposals.list()[0].changes[0].now
         """
         with self._journal.snapshot() as reader:

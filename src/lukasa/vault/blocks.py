@@ -1,9 +1,9 @@
 """Snapshots and blocks: the vault's content for prompts, as compact Markdown within a budget of tokens.
 
 Every entry is one neutralised line (``lukasa.prompt``): a memory cannot begin another line, close the fence or play another
-role, and says who wrote it, unless the owner did, and how old it is. The most useful entries come first, so what does not fit is cut at the end. A snapshot then
-ends with a line that says how many memories did not fit and how to see them. Expired memories are left out and named, and so are
-those that give orders which nobody but their author stands by.
+role, and says how old it is and, unless it is the owner's, who wrote it. The most useful entries come first, so what does not
+fit is cut at the end. A snapshot then ends with a line that says how many memories did not fit and how to see them. Expired
+memories are left out and named, and so are those that give orders which nobody but their author stands by.
 """
 
 from __future__ import annotations

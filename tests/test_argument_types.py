@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import lukasa
-from lukasa.argument_types import read_annotation
+from lukasa.core.argument_types import read_annotation
 from lukasa.memory import SERVICES
 
 STOPPED = threading.Event()

@@ -17,7 +17,9 @@ from typer.testing import CliRunner
 
 import lukasa
 from lukasa import Key
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
+from lukasa.core.record import DERIVED_FROM, Draft, Link, digest_of, encode_draft, entry_suffix
+from lukasa.core.scope import RESERVED_NAMES, SPEAKER_ROLES, SYSTEM
 from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.interfaces.api_tokens import token_from_environment
 from lukasa.interfaces.auth import single_token_source
@@ -29,8 +31,6 @@ from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.jobs import TaskRegistry
 from lukasa.memory_graph import Entity
 from lukasa.network import NetworkHub
-from lukasa.record import DERIVED_FROM, Draft, Link, digest_of, encode_draft, entry_suffix
-from lukasa.scope import RESERVED_NAMES, SPEAKER_ROLES, SYSTEM
 from lukasa.storage.engine import Query
 from lukasa.storage.log_file import read_log, write_log
 from lukasa.testing import FrozenClock

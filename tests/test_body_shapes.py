@@ -10,11 +10,11 @@ import pytest
 
 import lukasa
 from lukasa import Draft
-from lukasa.body_shape import DAY, TIME, BodyShape, FixedList, MapOf, NumberBetween, OneOf
-from lukasa.gate import Gate, KindSpec
+from lukasa.core.body_shape import DAY, TIME, BodyShape, FixedList, MapOf, NumberBetween, OneOf
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Record, draft_from
+from lukasa.journal.gate import Gate, KindSpec
 from lukasa.memory import declared_kinds
-from lukasa.outcome import Refused
-from lukasa.record import Record, draft_from
 from lukasa.storage.engine import RESERVED_KINDS, Query
 from lukasa.testing import FrozenClock
 from support.store_reads import GOLDEN_LOG, NOW, list_reads, write_unchecked

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 import lukasa
-from lukasa import choices
+from lukasa.core import choices
 from lukasa.experience.knowledge import ANTIPATTERN, FACT, INVERSE_RELATIONS, PATTERN
 from lukasa.vault.settings import CANON, REGISTER
 

@@ -7,8 +7,8 @@ import pytest
 
 import lukasa
 from lukasa import Draft, Key, Link
-from lukasa.record import encode_draft, entry_bytes
-from lukasa.scope import FULL_REACH
+from lukasa.core.record import encode_draft, entry_bytes
+from lukasa.core.scope import FULL_REACH
 from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock
 

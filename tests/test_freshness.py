@@ -8,7 +8,7 @@ import pytest
 
 import lukasa
 from lukasa import Draft
-from lukasa.freshness import describe_age, describe_freshness, is_expired, stated_at
+from lukasa.core.freshness import describe_age, describe_freshness, is_expired, stated_at
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Draft, Key, Link, Refused
-from lukasa.body_shape import BodyShape
-from lukasa.gate import Gate, KindSpec, RecordLimits
-from lukasa.record import ValidatedDraft
+from lukasa.core.body_shape import BodyShape
+from lukasa.core.record import ValidatedDraft
+from lukasa.journal.gate import Gate, KindSpec, RecordLimits
 from lukasa.storage.engine import RESERVED_KINDS
 from lukasa.testing import strategies
 

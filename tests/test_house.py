@@ -148,4 +148,4 @@ def is_private(name: str) -> bool:
 def test_foreign_private_names_are_found() -> None:
     source = "class A:\n    def __init__(self, other):\n        self._own = other._foreign\n        other._own.b._replace()\n"
     assert list(foreign_private_names(source)) == [(3, "other._foreign")]
-    assert list(foreign_private_names("from lukasa.gate import _x, y\n")) == [(1, "lukasa.gate._x")]
+    assert list(foreign_private_names("from lukasa.journal.gate import _x, y\n")) == [(1, "lukasa.journal.gate._x")]

@@ -6,8 +6,8 @@ import pytest
 
 import lukasa
 from lukasa import Accepted, Conflict, Draft, Key, Link, Refused
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import InvalidInput, NotAllowed
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import ERASURE, Query
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lukasa
-from lukasa import canonical_json
+from lukasa.core import canonical_json
 from lukasa.errors import FormatError, InvalidInput, LukasaError
 
 pytestmark = pytest.mark.requirement("LOG-7")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lukasa.models.token_counter import TokenCounter, open_token_counter
-from lukasa.prompt import PromptItem, build_fenced_block, neutralise
+from lukasa.recall.prompt import PromptItem, build_fenced_block, neutralise
 
 COUNTER = open_token_counter()
 ESCAPES = [

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import lukasa
-from lukasa import Accepted, Conflict, Draft, Key, Link, Reach, Refused, canonical_json
-from lukasa.clock import to_iso
+from lukasa import Accepted, Conflict, Draft, Key, Link, Reach, Refused
+from lukasa.core import canonical_json
+from lukasa.core.clock import to_iso
+from lukasa.core.record import DERIVED_FROM, digest_of, encode_draft, entry_bytes, entry_suffix
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import InvalidInput, LukasaError, NotAllowed
-from lukasa.gate import Gate
 from lukasa.journal import Journal
-from lukasa.record import DERIVED_FROM, digest_of, encode_draft, entry_bytes, entry_suffix
-from lukasa.scope import SYSTEM
+from lukasa.journal.gate import Gate
 from lukasa.storage.engine import Query
 from lukasa.testing import CountingIds, FrozenClock, bad_drafts, bodies, drafts, ids, texts
 from lukasa.testing.clock import NOON

@@ -12,9 +12,9 @@ from lukasa import Draft, Key, Link
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.cli.app import app
 from lukasa.interfaces.serialise import recall_json
+from lukasa.journal.write_rules import MAX_OPEN_PROPOSALS
 from lukasa.recall.recall import build_prompt_block
 from lukasa.testing import FrozenClock
-from lukasa.write_rules import MAX_OPEN_PROPOSALS
 
 pytestmark = pytest.mark.requirement("LOG-8")
 TUESDAY, FRIDAY = "We deploy on Tuesdays.", "We deploy on Fridays."

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 import lukasa
-from lukasa.read_cache import ReadCache
+from lukasa.journal.read_cache import ReadCache
 from lukasa.storage.engine import Query
 from lukasa.storage.parsed_records import ParsedRecords
 

@@ -12,18 +12,18 @@ import pytest
 
 import lukasa
 from lukasa.context import summary
-from lukasa.read_cache import ReadCache
+from lukasa.core.text_cache import ClearedDict, cache_texts, empty_caches
+from lukasa.journal.read_cache import ReadCache
 from lukasa.recall import ranking, signals
 from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.text import statements, terms
-from lukasa.text_cache import ClearedDict, cache_texts, empty_caches
 
 pytestmark = pytest.mark.requirement("LOG-5")
 
 UNREGISTERED = {
     "models/reranker.py": "names of rerankers",
     "storage/postgres/text_index.py": "statements without values",
-    "text_cache.py": "the module itself",
+    "core/text_cache.py": "the module itself",
 }
 """The modules that use ``lru_cache``, and what theirs hold."""
 
@@ -59,13 +59,13 @@ def test_a_cache_of_long_texts_holds_few_of_them():
 
 
 def test_what_is_no_longer_used_is_not_kept_by_the_list_of_caches():
-    before = len(lukasa.text_cache._emptied_by)
+    before = len(lukasa.core.text_cache._emptied_by)
     for _ in range(100):
         ParsedRecords(lambda record: record)
         ClearedDict()
         cache_texts(10)(len)
     gc.collect()
-    assert len(lukasa.text_cache._emptied_by) <= before
+    assert len(lukasa.core.text_cache._emptied_by) <= before
 
 
 def test_every_cache_of_the_process_is_small_after_many_long_texts():

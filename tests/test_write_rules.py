@@ -15,14 +15,14 @@ from starlette.testclient import TestClient
 
 import lukasa
 from lukasa import Accepted, Draft, Key, Link, Refused
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
+from lukasa.core.record import digest_of, encode_draft, entry_suffix
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.interfaces.auth import StoreTokenSource
 from lukasa.interfaces.http.app import build_app
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.memory import declared_kinds
-from lukasa.record import digest_of, encode_draft, entry_suffix
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import RESERVED_KINDS
 from lukasa.storage.file_stores import open_file_store
 from lukasa.testing import FrozenClock

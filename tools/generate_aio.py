@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lukasa.async_proxy import LIVE_CLASSES
 from lukasa.client import RemoteMemory, connect
+from lukasa.core.async_proxy import LIVE_CLASSES
 from lukasa.memory import SERVICES, Memory, open_memory
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,7 +48,7 @@ class StubWriter:
     """Collects the awaited classes and the imports that their annotations need."""
 
     def __init__(self) -> None:
-        self.imports: dict[str, str] = {"Reach": "lukasa.scope", "StoreLocation": "lukasa.storage.location"}
+        self.imports: dict[str, str] = {"Reach": "lukasa.core.scope", "StoreLocation": "lukasa.storage.location"}
         self.classes: dict[str, str] = {}
         self.pending: list[type] = []
 

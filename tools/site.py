@@ -194,8 +194,8 @@ def _describe_tools() -> Iterator[str]:
 
 def _describe_codes() -> Iterator[str]:
     """Describe the exit codes, the errors and the codes of refusals."""
+    from lukasa.core.outcome import Refused
     from lukasa.interfaces.outcomes import OUTCOMES, REFUSALS, ExitCode
-    from lukasa.outcome import Refused
 
     yield "Generated from the one table that all interfaces share.\n"
     yield "\n## Exit codes of commands\n"

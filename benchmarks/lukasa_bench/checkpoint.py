@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 import lukasa
-from lukasa.record import entry_bytes
+from lukasa.core.record import entry_bytes
 from lukasa.sessions import NEVER, Session
 from lukasa.storage.engine import Query
 from lukasa.storage.files import open_output_file

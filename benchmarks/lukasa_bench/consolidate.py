@@ -15,9 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+from lukasa.core.outcome import Accepted
 from lukasa.experience.consolidation import ConsolidationResult
 from lukasa.memory import Memory, open_memory
-from lukasa.outcome import Accepted
 from lukasa_bench.databases import BenchmarkDatabases
 from lukasa_bench.episodes import EpisodeCorpus
 from lukasa_bench.interleave import time_call

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import accumulate
 from typing import Any
 
-from lukasa.clock import SortableIds
+from lukasa.core.clock import SortableIds
 
 VOCABULARY_SIZE = 20_000
 MIN_WORDS, MAX_WORDS = 15, 40

@@ -23,8 +23,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any
 
+from lukasa.core.outcome import Accepted
 from lukasa.memory import Memory, open_memory
-from lukasa.outcome import Accepted
 from lukasa.pii.detector import find_pii
 from lukasa.text.similarity import sequence_similarity, word_overlap
 from lukasa.text.terms import distinct_words, normalise_text

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lukasa import canonical_json
-from lukasa.clock import from_iso
+from lukasa.core import canonical_json
+from lukasa.core.clock import from_iso
 from lukasa.errors import FormatError, InvalidInput
 
 ADVERSARIAL_CATEGORY = "adversarial"

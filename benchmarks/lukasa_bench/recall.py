@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from lukasa.core.record import Draft
 from lukasa.errors import InvalidInput
 from lukasa.memory import Memory, open_memory
 from lukasa.recall import WEIGHTS
-from lukasa.record import Draft
 from lukasa.storage.engine import Query
 from lukasa_bench.databases import BenchmarkDatabases
 from lukasa_bench.question_sets import ADVERSARIAL_CATEGORY, load_question_set

@@ -21,11 +21,11 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time, time
 from typing import Any, Literal, NamedTuple
 
+from lukasa.core.outcome import Accepted
+from lukasa.core.record import Draft, Record
 from lukasa.errors import LukasaError
 from lukasa.memory import open_memory
-from lukasa.outcome import Accepted
 from lukasa.recall import lead_passage
-from lukasa.record import Draft, Record
 from lukasa.storage.engine import Query
 from lukasa.text.stopwords import STOP_WORDS
 from lukasa_bench.conversations import (

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from lukasa.clock import IdMaker
+from lukasa.core.clock import IdMaker
+from lukasa.core.outcome import Accepted, Outcome
+from lukasa.core.record import Draft, Key, Record
+from lukasa.core.scope import SHARED
 from lukasa.errors import LukasaError
 from lukasa.memory import open_memory
-from lukasa.outcome import Accepted, Outcome
-from lukasa.record import Draft, Key, Record
-from lukasa.scope import SHARED
 from lukasa.storage.engine import Match, Query
 from lukasa_bench.corpus import CorpusNote
 from lukasa_bench.reference_sqlite import SqliteReference

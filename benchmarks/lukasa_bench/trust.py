@@ -27,13 +27,13 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any
 
-from lukasa.clock import Clock, SortableIds
+from lukasa.core.clock import Clock, SortableIds
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Draft
+from lukasa.core.scope import SYSTEM
 from lukasa.memory import Memory, open_memory
 from lukasa.models.embedders import best_installed_embedder
-from lukasa.outcome import Refused
 from lukasa.recall.ranking import MAX_AUTHOR_SHARE
-from lukasa.record import Draft
-from lukasa.scope import SYSTEM
 from lukasa.trust import Trust
 from lukasa.trust.aggregate import TrustAggregate
 from lukasa.trust.dissents import encode_vector

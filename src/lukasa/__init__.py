@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from lukasa import aio as aio
-    from lukasa.choices import (
+    from lukasa.client import connect
+    from lukasa.context import Context, Turn
+    from lukasa.core.choices import (
         EpisodeOutcome,
         KnowledgeKind,
         KnowledgeRelation,
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
         SearchProfile,
         Tier,
     )
-    from lukasa.client import connect
-    from lukasa.context import Context, Turn
+    from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+    from lukasa.core.record import Draft, Key, Link, Record
+    from lukasa.core.scope import Reach
     from lukasa.errors import (
         FileMissing,
         FileTaken,
@@ -46,10 +49,7 @@ if TYPE_CHECKING:
     from lukasa.memory import Memory, audit_source, find_backups
     from lukasa.memory import open_memory as open
     from lukasa.memory import restore_store as restore
-    from lukasa.outcome import Accepted, Conflict, Outcome, Refused
     from lukasa.recall import RecallHit, RecallResult, build_prompt_block
-    from lukasa.record import Draft, Key, Link, Record
-    from lukasa.scope import Reach
     from lukasa.storage.engine import Query
     from lukasa.trust import TrustSettings
     from lukasa.vault import VaultMemory, VaultSettings
@@ -115,16 +115,16 @@ __all__ = [
 _MODULES = {
     **dict.fromkeys(
         ("EpisodeOutcome", "KnowledgeKind", "KnowledgeRelation", "PredictionStatus", "Role", "SearchProfile", "Tier"),
-        "choices",
+        "core.choices",
     ),
     **dict.fromkeys(("connect",), "client"),
     **dict.fromkeys(("Context", "Turn"), "context"),
     **dict.fromkeys(("Episode",), "experience"),
     **dict.fromkeys(("Memory", "audit_source", "find_backups"), "memory"),
-    **dict.fromkeys(("Accepted", "Conflict", "Outcome", "Refused"), "outcome"),
+    **dict.fromkeys(("Accepted", "Conflict", "Outcome", "Refused"), "core.outcome"),
     **dict.fromkeys(("RecallHit", "RecallResult", "build_prompt_block"), "recall"),
-    **dict.fromkeys(("Draft", "Key", "Link", "Record"), "record"),
-    **dict.fromkeys(("Reach",), "scope"),
+    **dict.fromkeys(("Draft", "Key", "Link", "Record"), "core.record"),
+    **dict.fromkeys(("Reach",), "core.scope"),
     **dict.fromkeys(("Query",), "storage.engine"),
     **dict.fromkeys(("TrustSettings",), "trust"),
     **dict.fromkeys(("VaultMemory", "VaultSettings"), "vault"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lukasa.async_proxy import AsyncProxy, run_in_thread
+from lukasa.core.async_proxy import AsyncProxy, run_in_thread
 from lukasa.memory import open_memory
 
 

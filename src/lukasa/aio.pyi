@@ -9,7 +9,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from lukasa.choices import (
+from lukasa.client import RemoteRecall
+from lukasa.context.prompt import AssembledPrompt
+from lukasa.context.state import CompactionReport, Context, ConversationInfo, Fact, TimeLike, Turn
+from lukasa.core.choices import (
     EpisodeOutcome,
     KnowledgeKind,
     KnowledgeRelation,
@@ -19,10 +22,10 @@ from lukasa.choices import (
     SearchProfile,
     Tier,
 )
-from lukasa.client import RemoteRecall
-from lukasa.clock import Clock, IdMaker
-from lukasa.context.prompt import AssembledPrompt
-from lukasa.context.state import CompactionReport, Context, ConversationInfo, Fact, TimeLike, Turn
+from lukasa.core.clock import Clock, IdMaker
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import Draft, Key, Link, Record
+from lukasa.core.scope import Reach
 from lukasa.experience import Briefing
 from lukasa.experience.briefing import RelevantMemories
 from lukasa.experience.consolidation.consolidation import ConsolidationResult
@@ -38,20 +41,18 @@ from lukasa.experience.skills import Skill, SkillSyncResult
 from lukasa.forecasts.calibration import CalibrationReport
 from lukasa.forecasts.scoring import ForecastScores
 from lukasa.jobs.job import DeferredJob, Job, JobCounts, JobState, OnAttempt, OnStoreError, RunSummary, TaskRegistry
-from lukasa.journal import ConditionalDrafts, ErasureReceipt, ImportReceipt, Journal, UndoResult
+from lukasa.journal import Journal
+from lukasa.journal.journal import ConditionalDrafts, ErasureReceipt, ImportReceipt, UndoResult
 from lukasa.memory_graph import Entity, Relation, Subgraph
 from lukasa.models.embedder import Embedder
 from lukasa.models.llm import LanguageModel
 from lukasa.models.token_counter import TokenCounter
 from lukasa.network import Network
 from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
-from lukasa.outcome import Outcome, Refused
-from lukasa.prompt import PromptBlock
 from lukasa.proposals import Proposal
 from lukasa.recall.memories import MemorySource
+from lukasa.recall.prompt import PromptBlock
 from lukasa.recall.recall import RecallResult
-from lukasa.record import Draft, Key, Link, Record
-from lukasa.scope import Reach
 from lukasa.sessions.budget import Budget, PruningPlan
 from lukasa.sessions.checkpoint_files import Checkpoint, CheckpointFileInfo, Retention, RetentionResult
 from lukasa.sessions.patch import PatchOperation

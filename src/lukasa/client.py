@@ -19,13 +19,13 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from lukasa.api_connection import ApiConnection, ApiProblem, ApiResponse
-from lukasa.argument_types import check_arguments
-from lukasa.choices import EpisodeOutcome, PredictionStatus, ProposalState, Role
-from lukasa.clock import from_iso, to_iso, to_utc
 from lukasa.config import hub_token
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.choices import EpisodeOutcome, PredictionStatus, ProposalState, Role
+from lukasa.core.clock import from_iso, to_iso, to_utc
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.record import Key, Link, Record
 from lukasa.recall.filters import list_values, one_or_more
-from lukasa.record import Key, Link, Record
 
 
 @dataclass(frozen=True, slots=True)

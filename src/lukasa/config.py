@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lukasa.canonical_json import SURROGATES
+from lukasa.core.canonical_json import SURROGATES
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.models.embedders import EMBEDDER_KEY_VARIABLE, EMBEDDER_VARIABLE
 from lukasa.storage.engines import ENGINES, find_engine_for_url

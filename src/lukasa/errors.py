@@ -22,7 +22,7 @@
         └── FileTaken           there is a file of that name already
 
 What a caller must expect in normal work (a refusal, a lost race) is not here: those are values, see
-``lukasa.outcome``. The first line of each docstring is the default message.
+``lukasa.core.outcome``. The first line of each docstring is the default message.
 """
 
 from __future__ import annotations

@@ -15,8 +15,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from lukasa import own_stores
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
 from lukasa.config import (
     default_read_url,
     default_session_id,
@@ -32,14 +30,16 @@ from lukasa.config import (
     read_profile,
     recall_deadline,
 )
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, IdMaker, SortableIds, SystemClock
+from lukasa.core.outcome import Outcome
+from lukasa.core.record import Key
+from lukasa.core.scope import FULL_REACH, SHARED, Reach
 from lukasa.errors import InvalidInput
-from lukasa.gate import Gate, KindSpec, override_pii
 from lukasa.jobs import Jobs
 from lukasa.journal import Journal
+from lukasa.journal.gate import Gate, KindSpec, override_pii
 from lukasa.models.embedder import Embedder
-from lukasa.outcome import Outcome
-from lukasa.record import Key
-from lukasa.scope import FULL_REACH, SHARED, Reach
 from lukasa.storage.engine import Engine, LogCompactionResult, Progress, VerifyReport
 from lukasa.storage.engines import EngineOptions, open_engine
 from lukasa.storage.files import check_output_place, delete_copies, open_output_file

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lukasa.argument_types import check_arguments
-from lukasa.body_shape import BodyShape
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.body_shape import BodyShape
+from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput
-from lukasa.gate import KindSpec
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted, Outcome, Refused
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
-from lukasa.scope import SHARED
+from lukasa.journal.gate import KindSpec
 from lukasa.storage.engine import Query, Reader
 
 ENTITY, OBSERVATION, RELATION = "entity", "observation", "relation"

@@ -1,6 +1,6 @@
 """Proposals: what agents would change of the owner's records, for the owner to accept or refuse.
 
-The journal writes a proposal when a caller changes, deletes or supersedes what only the owner may (see ``lukasa.write_rules``).
+The journal writes a proposal when a caller changes, deletes or supersedes what only the owner may (see ``lukasa.journal.write_rules``).
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lukasa import canonical_json
-from lukasa.argument_types import check_arguments
-from lukasa.body_shape import BodyShape, OneOf
-from lukasa.choices import PROPOSAL_STATES, ProposalState
-from lukasa.clock import Clock, to_iso
+from lukasa.core import canonical_json
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.body_shape import BodyShape, OneOf
+from lukasa.core.choices import PROPOSAL_STATES, ProposalState
+from lukasa.core.clock import Clock, to_iso
+from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.record import Draft, Key, Record, draft_from
 from lukasa.errors import NotAllowed
-from lukasa.gate import KindSpec
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted, Outcome, Refused
-from lukasa.record import Draft, Key, Record, draft_from
+from lukasa.journal.gate import KindSpec
+from lukasa.journal.write_rules import PROPOSAL, change_draft
 from lukasa.storage.engine import Query, Reader
-from lukasa.write_rules import PROPOSAL, change_draft
 
 KINDS = {
     PROPOSAL: KindSpec(

@@ -14,9 +14,9 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.graph import END, START, StateGraph
 
 import lukasa
+from lukasa.core.record import draft_from, entry_bytes
 from lukasa.integrations.langgraph import MAX_DIFFERENCES, LukasaSaver
 from lukasa.integrations.records import hash_names
-from lukasa.record import draft_from, entry_bytes
 from lukasa.storage.engine import Query
 from support.postgres import shared_server
 

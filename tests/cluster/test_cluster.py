@@ -22,9 +22,9 @@ import pytest
 
 import lukasa
 from lukasa.api_connection import ApiConnection
+from lukasa.core.record import Key
 from lukasa.errors import LukasaError
 from lukasa.jobs import JobCounts
-from lukasa.record import Key
 from lukasa.storage.engine import Query
 from support.patroni import PatroniCluster, free_port, wait_until
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lukasa.context import Turn
+from lukasa.core.outcome import Conflict, Refused
 from lukasa.errors import FormatError
-from lukasa.outcome import Conflict, Refused
 from lukasa.transfer.layouts.context_json import (
     conversation_to_json,
     export_conversation,

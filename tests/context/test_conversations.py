@@ -7,9 +7,9 @@ import pytest
 
 import lukasa
 from lukasa.context import Context, Turn
+from lukasa.core.outcome import Accepted, Conflict, Refused
+from lukasa.core.record import Key
 from lukasa.errors import InvalidInput, NotAllowed
-from lukasa.outcome import Accepted, Conflict, Refused
-from lukasa.record import Key
 from lukasa.testing import FrozenClock
 
 FIELDS = (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lukasa.context import Turn
 from lukasa.context.facts import extract_facts, fact_id, normalise_fact_text
-from lukasa.record import Key
+from lukasa.core.record import Key
 from lukasa.text.sentences import split_sentences
 
 

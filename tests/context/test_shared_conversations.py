@@ -3,8 +3,8 @@
 import apsw
 import pytest
 
+from lukasa.core.record import Draft, Key
 from lukasa.errors import StoreBusy
-from lukasa.record import Draft, Key
 from lukasa.storage.engine import Query
 from support.store_reads import write_unchecked
 

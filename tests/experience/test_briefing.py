@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
 from lukasa.errors import InvalidInput
 from lukasa.experience.briefing import MAX_ENTRIES
 from lukasa.interfaces.serialise import briefing_json

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lukasa
+from lukasa.core.record import draft_from
 from lukasa.experience.consolidation.clusters import EpisodeError, goal_pair_keys, goal_similarity, goal_terms
 from lukasa.experience.consolidation.extract import (
     MAX_SINGLE_AUTHOR_CONFIDENCE,
@@ -24,7 +25,6 @@ from lukasa.experience.consolidation.injection_filter import is_suspicious
 from lukasa.experience.consolidation.resolutions import mask_differences
 from lukasa.jobs import TaskRegistry
 from lukasa.models.embedders.static import StaticEmbedder
-from lukasa.record import draft_from
 from lukasa.storage.engine import Query
 from lukasa.testing.fake_llm import FakeLLM
 from lukasa_bench.episodes import EpisodeCorpus

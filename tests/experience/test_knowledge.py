@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Key, Refused
-from lukasa.choices import RELATIONS
+from lukasa.core.choices import RELATIONS
 from lukasa.experience.knowledge import KnowledgeItem
 
 

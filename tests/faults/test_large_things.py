@@ -8,7 +8,7 @@ import pytest
 
 import lukasa
 from lukasa import Draft, Key, Link
-from lukasa.gate import RecordLimits
+from lukasa.journal.gate import RecordLimits
 
 HUGE = 100_000_000
 LIMIT = RecordLimits().record_bytes

@@ -19,6 +19,8 @@ import pytest
 
 import lukasa
 from lukasa import Accepted, Conflict, Draft, Key, Refused
+from lukasa.core.record import Link
+from lukasa.core.scope import FULL_REACH, SYSTEM
 from lukasa.errors import (
     LukasaError,
     MissingExtra,
@@ -30,8 +32,6 @@ from lukasa.errors import (
     StoreMissing,
     StoreUnavailable,
 )
-from lukasa.record import Link
-from lukasa.scope import FULL_REACH, SYSTEM
 from lukasa.storage.engine import ERASURE
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.storage.sqlite import SqliteEngine

@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from lukasa import Key, errors
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.interfaces.outcomes import (
     OUTCOMES,
     REFUSALS,
@@ -20,7 +21,6 @@ from lukasa.interfaces.outcomes import (
     row_of,
     usage_error,
 )
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
 
 pytestmark = pytest.mark.requirement("DOO-2")
 

@@ -17,7 +17,7 @@ from mcp import Client
 from starlette.testclient import TestClient
 
 import lukasa
-from lukasa.canonical_json import encode
+from lukasa.core.canonical_json import encode
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.api_tokens import token_from_environment
 from lukasa.interfaces.auth import single_token_source

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 
 import lukasa
 from lukasa.api_connection import ApiConnection, ApiProblem
+from lukasa.core.record import Draft
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.app import app
 from lukasa.interfaces.mcp.server import build_server
 from lukasa.interfaces.stores import Caller
-from lukasa.record import Draft
 from support.api_server import run_api_server, token_for
 
 QUESTION = "pump ticket"

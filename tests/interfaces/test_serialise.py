@@ -16,8 +16,8 @@ import pytest
 
 import lukasa
 from lukasa import Key
+from lukasa.core.outcome import Accepted, Conflict, Refused
 from lukasa.interfaces.serialise import registered_names, to_json
-from lukasa.outcome import Accepted, Conflict, Refused
 
 pytestmark = pytest.mark.requirement("DOO-2")
 

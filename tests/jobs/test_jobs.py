@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from lukasa.core.outcome import Refused
 from lukasa.errors import InvalidInput
 from lukasa.jobs import DeferredJob, Job, JobCounts, RunSummary
-from lukasa.outcome import Refused
 
 pytestmark = pytest.mark.requirement("OPS-3")
 

@@ -6,11 +6,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from lukasa.core.scope import FULL_REACH
 from lukasa.errors import LukasaError, NotAllowed, StoreNewer, StoreUnavailable
 from lukasa.jobs import JobCounts, RunSummary
 from lukasa.jobs.postgres_queue import PostgresJobQueue
 from lukasa.jobs.postgres_schema import RESCUE_LOCK, connect, load_migrations, migrate_schema
-from lukasa.scope import FULL_REACH
 from support.postgres import PostgresServer
 from support.proxy import Proxy
 

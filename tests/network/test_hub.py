@@ -5,8 +5,8 @@ import time
 import pytest
 
 import lukasa
+from lukasa.core.record import Draft
 from lukasa.network import CURSOR_KIND, NEWS_KIND, NetworkHub, RateLimitedNetwork
-from lukasa.record import Draft
 from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock, NetworkContract
 from lukasa.testing.network_contract import acknowledge_all, make_signal, send_signals

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lukasa
-from lukasa.gate import Gate, KindSpec, override_pii
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Draft, ValidatedDraft
+from lukasa.journal.gate import Gate, KindSpec, override_pii
 from lukasa.memory import declared_kinds
-from lukasa.outcome import Refused
 from lukasa.pii.detector import apply_pii_handling, find_pii, redact_text
-from lukasa.record import Draft, ValidatedDraft
 from lukasa.vault import VaultSettings
 from lukasa_bench.pii import hostile_texts
 

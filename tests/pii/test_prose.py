@@ -3,7 +3,7 @@
 import pytest
 
 import lukasa
-from lukasa.outcome import Refused
+from lukasa.core.outcome import Refused
 from lukasa.pii.detector import find_pii, redact_text
 
 pytestmark = pytest.mark.requirement("VLT-4")

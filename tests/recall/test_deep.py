@@ -5,7 +5,7 @@ import random
 import pytest
 
 import lukasa
-from lukasa.record import Draft
+from lukasa.core.record import Draft
 from lukasa.storage.engine import Query
 
 THINGS = [

@@ -3,9 +3,9 @@
 import pytest
 
 import lukasa
+from lukasa.core.record import Draft
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.recall import _parse_conditions
-from lukasa.record import Draft
 
 TICKETS = {
     "t1": ("ada", "s1", ("tag=red", "tag=urgent"), {"status": "open", "price": 10, "owner": {"team": "blue"}}),

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lukasa
+from lukasa.core.record import Draft
 from lukasa.errors import InvalidInput
 from lukasa.models.embedders import open_embedder
 from lukasa.recall.query import parse_question
 from lukasa.recall.relevance import DEFAULT_CUTOFF, USUAL_COSINES, compute_relevance, measure_cosines
 from lukasa.recall.signals import CorpusStatistics, RankingEvidence, RecallCandidate
-from lukasa.record import Draft
 from lukasa_bench.conversations import ConversationCorpus
 
 FACTS = (

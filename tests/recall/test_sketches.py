@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Draft
+from lukasa.core.scope import FULL_REACH
 from lukasa.errors import InvalidInput
-from lukasa.scope import FULL_REACH
 from lukasa.storage.engine import Query
 from lukasa.storage.sqlite import SqliteEngine
 from lukasa.storage.sqlite import vectors as vector_module

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import lukasa
-from lukasa import canonical_json
+from lukasa.core import canonical_json
 from lukasa.errors import FileMissing, FormatError, InvalidInput, NotAllowed, StoreDamaged, StoreUnavailable
 from lukasa.storage.archive import Archives, list_archive_names
 from lukasa.storage.encryption import decrypt, encrypt

@@ -7,7 +7,7 @@ import apsw
 import psycopg
 import pytest
 
-from lukasa.record import digest_of
+from lukasa.core.record import digest_of
 from lukasa.sessions import NEVER
 
 pytestmark = pytest.mark.requirement("CHK-9")

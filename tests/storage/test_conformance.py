@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import lukasa.testing
-from lukasa.scope import FULL_REACH
+from lukasa.core.scope import FULL_REACH
 from lukasa.storage.sqlite import SqliteEngine
 from lukasa.testing import CountingIds, EngineContract, FrozenClock, seeded_ids
 from lukasa.testing.clock import NOON

@@ -9,9 +9,9 @@ import apsw
 import pytest
 
 import lukasa
+from lukasa.core.record import Key
+from lukasa.core.scope import FULL_REACH
 from lukasa.errors import StoreDamaged
-from lukasa.record import Key
-from lukasa.scope import FULL_REACH
 from lukasa.storage.engine import Query
 from lukasa.storage.sqlite import SqliteEngine
 from lukasa.testing.contract.base import nearest_ids, write_note

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from lukasa.config import locate_store
+from lukasa.core.scope import FULL_REACH, Reach
 from lukasa.errors import InvalidInput, MissingExtra, StoreMissing
-from lukasa.scope import FULL_REACH, Reach
 from lukasa.storage.engine import Query
 from lukasa.storage.engines import EngineOptions, find_engine_for_url, open_engine
 from lukasa.storage.location import StoreLocation

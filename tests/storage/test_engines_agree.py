@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from lukasa.gate import Gate
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link
+from lukasa.core.scope import FULL_REACH, Reach
 from lukasa.journal import Journal
-from lukasa.record import DERIVED_FROM, Draft, Key, Link
-from lukasa.scope import FULL_REACH, Reach
+from lukasa.journal.gate import Gate
 from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.storage.sqlite import SqliteEngine

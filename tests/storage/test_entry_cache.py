@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import lukasa
-from lukasa.record import digest_of
+from lukasa.core.record import digest_of
 from lukasa.storage.engine import Query
 from lukasa.storage.entry_cache import EntryCache
 

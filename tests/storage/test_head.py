@@ -12,7 +12,7 @@ import pytest
 
 import lukasa
 from lukasa import Key
-from lukasa.scope import SYSTEM
+from lukasa.core.scope import SYSTEM
 from lukasa.storage.engine import LOSS, Query
 from lukasa.storage.sqlite.head import head_path, read_head
 

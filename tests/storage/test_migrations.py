@@ -13,7 +13,7 @@ import apsw
 import psycopg
 import pytest
 
-from lukasa.scope import FULL_REACH
+from lukasa.core.scope import FULL_REACH
 from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine, schema
 from lukasa.storage.sqlite import SqliteEngine, store_file

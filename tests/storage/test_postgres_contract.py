@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from lukasa.record import Key, Link
-from lukasa.scope import FULL_REACH
+from lukasa.core.record import Key, Link
+from lukasa.core.scope import FULL_REACH
 from lukasa.storage.engine import Query
 from lukasa.storage.log_file import parse_log
 from lukasa.storage.postgres import PostgresEngine

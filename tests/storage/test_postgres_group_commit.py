@@ -10,9 +10,9 @@ from functools import partial
 import psycopg
 import pytest
 
-from lukasa.outcome import Accepted, Conflict
-from lukasa.record import Key
-from lukasa.scope import FULL_REACH
+from lukasa.core.outcome import Accepted, Conflict
+from lukasa.core.record import Key
+from lukasa.core.scope import FULL_REACH
 from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.storage.postgres.append import InsertSingle

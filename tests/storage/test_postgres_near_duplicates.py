@@ -7,7 +7,7 @@ import json
 import psycopg
 import pytest
 
-from lukasa.scope import FULL_REACH, SHARED
+from lukasa.core.scope import FULL_REACH, SHARED
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.storage.postgres.sql import SQL
 from lukasa.testing.contract.base import add, delete_note, make_draft, make_key, receipt_for, write_note

@@ -16,9 +16,9 @@ import psycopg
 import pytest
 
 import lukasa
+from lukasa.core.record import Draft, Key, Link
+from lukasa.core.scope import SYSTEM, Reach
 from lukasa.network.hub import acknowledgement_draft
-from lukasa.record import Draft, Key, Link
-from lukasa.scope import SYSTEM, Reach
 from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine, append, group_commit, sql
 from lukasa.storage.postgres.append import InsertSingle

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lukasa.core.outcome import Accepted
+from lukasa.core.scope import FULL_REACH
 from lukasa.errors import InvalidInput
-from lukasa.outcome import Accepted
-from lukasa.scope import FULL_REACH
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.storage.postgres.append import InsertSingle
 from lukasa.storage.postgres.batch import format_integers, format_texts

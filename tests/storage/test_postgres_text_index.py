@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from lukasa.scope import FULL_REACH, Reach
+from lukasa.core.scope import FULL_REACH, Reach
 from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.storage.postgres.text_index import CorpusStats, TextQuery, bm25_scores, format_tsvector

@@ -6,7 +6,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from lukasa.scope import FULL_REACH, Reach
+from lukasa.core.scope import FULL_REACH, Reach
 from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.storage.postgres.connection import WriterSnapshot

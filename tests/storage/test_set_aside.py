@@ -12,9 +12,9 @@ import pytest
 
 import lukasa
 from lukasa import Draft, Key, Link
+from lukasa.core.record import encode_draft
+from lukasa.core.scope import FULL_REACH, SYSTEM
 from lukasa.errors import NotAllowed
-from lukasa.record import encode_draft
-from lukasa.scope import FULL_REACH, SYSTEM
 from lukasa.storage.engine import SET_ASIDE, Query
 from lukasa.storage.sqlite import vectors
 from lukasa.transfer.copy import copy_log

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import apsw
 import pytest
 
+from lukasa.core.scope import FULL_REACH
 from lukasa.errors import LukasaError
-from lukasa.scope import FULL_REACH
 from lukasa.storage.sqlite import SqliteEngine
 from lukasa.testing import EngineContract
 from lukasa.testing.contract.base import list_ids, make_key, write_note
@@ -111,7 +111,7 @@ class SqliteConformance(EngineContract):
 
 def fill_every_table(engine):
     """Write records so that every derived table holds something."""
-    from lukasa.record import Link
+    from lukasa.core.record import Link
     from lukasa.testing.contract.base import quarantine
 
     write_note(engine, "a", "one", author="ada", labels=("l=1",), links=(Link("about", make_key("b")),))

@@ -319,9 +319,9 @@ class TestStatements:
 
 def test_reading_by_label_starts_at_the_requested_position_of_the_index(tmp_path):
     """The position limits are repeated on the label; otherwise every earlier record of the label would be read."""
+    from lukasa.core.record import Draft
+    from lukasa.core.scope import FULL_REACH
     from lukasa.memory import open_memory
-    from lukasa.record import Draft
-    from lukasa.scope import FULL_REACH
     from lukasa.storage.engine import Query
     from lukasa.storage.sqlite.reader import SqliteReader
 
@@ -340,9 +340,9 @@ def test_reading_by_label_starts_at_the_requested_position_of_the_index(tmp_path
 @pytest.mark.requirement("LOG-4")
 def test_labels_of_one_scope_are_joined_before_any_entry_is_read(tmp_path):
     """A filter by two labels must not read the entries that have only one of them; any number of labels is allowed."""
+    from lukasa.core.record import Draft
+    from lukasa.core.scope import FULL_REACH, Reach
     from lukasa.memory import open_memory
-    from lukasa.record import Draft
-    from lukasa.scope import FULL_REACH, Reach
     from lukasa.storage.engine import Query
     from lukasa.storage.sqlite.reader import SqliteReader
 

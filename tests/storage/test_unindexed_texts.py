@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lukasa
-from lukasa.record import Draft, Key, ValidatedDraft, encode_draft
-from lukasa.scope import FULL_REACH, Reach
+from lukasa.core.record import Draft, Key, ValidatedDraft, encode_draft
+from lukasa.core.scope import FULL_REACH, Reach
 from lukasa.storage.engine import Engine, EraseResult, Query, Reader
 from lukasa.storage.sqlite.engine import SqliteEngine
 from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS

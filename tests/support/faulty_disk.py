@@ -27,7 +27,7 @@ from typing import Literal, NoReturn
 
 import apsw
 
-from lukasa.clock import Clock, IdMaker, SortableIds, SystemClock
+from lukasa.core.clock import Clock, IdMaker, SortableIds, SystemClock
 from lukasa.memory import Memory, build_memory
 from lukasa.storage.location import StoreLocation
 from lukasa.storage.sqlite import SqliteEngine

@@ -6,10 +6,10 @@ Edit one is this module: it declares its kind and has a class with the verbs. Ed
 
 from __future__ import annotations
 
-from lukasa.gate import KindSpec, RecordLimits
+from lukasa.core.outcome import Outcome
+from lukasa.core.record import Draft, Key
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome
-from lukasa.record import Draft, Key
+from lukasa.journal.gate import KindSpec, RecordLimits
 
 KINDS = {"agent_preference": KindSpec(RecordLimits(record_bytes=2_000), pii="block")}
 

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lukasa.record import Draft, encode_draft
-from lukasa.scope import FULL_REACH
+from lukasa.core.record import Draft, encode_draft
+from lukasa.core.scope import FULL_REACH
 
 GOLDEN_LOG = Path(__file__).parents[1] / "frozen" / "golden" / "log.jsonl"
 NOW = datetime(2025, 3, 12, 12, tzinfo=UTC)

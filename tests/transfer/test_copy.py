@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 import lukasa
 from lukasa import Draft, Key, Link
+from lukasa.core.record import entry_bytes
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.cli.app import app
-from lukasa.record import entry_bytes
 from lukasa.storage.location import StoreLocation
 from lukasa.storage.log_file import ENTIRE_LOG
 from lukasa.testing import CountingIds, FrozenClock

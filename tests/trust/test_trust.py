@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa import Key, Link
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import InvalidInput, NotAllowed
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock, seeded_ids
 from lukasa.trust import TrustSettings

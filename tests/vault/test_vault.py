@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lukasa
+from lukasa.core.outcome import Accepted
 from lukasa.errors import InvalidInput, NotAllowed
-from lukasa.outcome import Accepted
 from lukasa.vault import MemoryProposal, VaultSettings
 
 FACT = "The staging database is called heron"

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from lukasa.core.outcome import Accepted
 from lukasa.memory import open_memory
-from lukasa.outcome import Accepted
 from lukasa_bench.quality import QualityRow, at_least, at_most, load_cases
 
 SECTION = "consolidation"

@@ -9,7 +9,7 @@ kept in one vault, so that proposals must single out the true pairs.
 from __future__ import annotations
 
 import lukasa
-from lukasa.outcome import Accepted
+from lukasa.core.outcome import Accepted
 from lukasa.vault import VaultSettings
 from lukasa_bench.quality import QualityRow, at_least, at_most, load_cases
 from lukasa_bench.report import BenchmarkBar

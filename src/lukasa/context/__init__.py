@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lukasa.body_shape import BodyShape, FixedList, MapOf
-from lukasa.gate import KindSpec, RecordLimits
-from lukasa.lazy_imports import lazy_attributes
+from lukasa.core.body_shape import BodyShape, FixedList, MapOf
+from lukasa.core.lazy_imports import lazy_attributes
+from lukasa.journal.gate import KindSpec, RecordLimits
 
 if TYPE_CHECKING:
     from lukasa.context.compaction import CompactionPlan, ContextCompactor, plan_compaction

@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import Any
 
-from lukasa.clock import Clock, SystemClock
 from lukasa.context.facts import fact_id, find_duplicate_facts
 from lukasa.context.llm_summary import ModelSummariser, model_cost, propose_facts
 from lukasa.context.records import (
@@ -36,12 +35,13 @@ from lukasa.context.state import (
     parse_time,
 )
 from lukasa.context.summary import summarise
+from lukasa.core.clock import Clock, SystemClock
+from lukasa.core.outcome import Accepted, Refused
+from lukasa.core.record import Draft, Key, Record
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.models.llm import LanguageModel
 from lukasa.models.token_counter import TokenCounter, open_token_counter
-from lukasa.outcome import Accepted, Refused
-from lukasa.record import Draft, Key, Record
 
 BY_ENTRIES, BY_TOKENS, BY_HAND = "entries", "tokens", "by hand"
 _COMPLETED_STATUSES = frozenset({"completed", "complete", "done"})

@@ -11,9 +11,6 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lukasa.argument_types import check_arguments
-from lukasa.choices import Role
-from lukasa.clock import Clock, IdMaker, to_iso, to_utc
 from lukasa.context.compaction import ConversationSizeTracker, compact_conversation
 from lukasa.context.facts import extract_facts, fact_id
 from lukasa.context.prompt import AssembledPrompt, RecalledMemory, assemble_prompt, extract_passage, has_orphan_results
@@ -46,17 +43,20 @@ from lukasa.context.state import (
     default_state,
 )
 from lukasa.context.summary import BY_HAND, extend_summary
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.choices import Role
+from lukasa.core.clock import Clock, IdMaker, to_iso, to_utc
+from lukasa.core.freshness import EXPIRES_AT, confirmed_body, describe_age, describe_freshness, is_expired, read_time
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.record import Draft, Key, Record
+from lukasa.core.scope import SHARED, poses_as_another
 from lukasa.errors import InvalidInput, LukasaError, NotAllowed, StoreDamaged
-from lukasa.freshness import EXPIRES_AT, confirmed_body, describe_age, describe_freshness, is_expired, read_time
 from lukasa.journal import Journal
+from lukasa.journal.read_cache import ReadCache
 from lukasa.models.llm import LanguageModel, open_language_model
 from lukasa.models.token_counter import TokenCounter, open_token_counter
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.read_cache import ReadCache
 from lukasa.recall.memories import MemorySource, recall_memories
-from lukasa.record import Draft, Key, Record
-from lukasa.scope import SHARED, poses_as_another
-from lukasa.standing import find_unconfirmed_orders, split_by_reason
+from lukasa.recall.unconfirmed_orders import find_unconfirmed_orders, split_by_reason
 from lukasa.storage.engine import AsOf, Query, Reader
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from datetime import date
 
 from lukasa.context.fact_rules import QUOTATION_PLACEHOLDER, find_facts
 from lukasa.context.state import Fact, Turn
+from lukasa.core.text_cache import cache_texts
 from lukasa.text.dates import write_calendar_dates
 from lukasa.text.sentences import split_sentences
 from lukasa.text.terms import normalise_text
-from lukasa.text_cache import cache_texts
 
 _MAX_SCANNED_CHARACTERS = 50_000
 _MAX_SENTENCE_LENGTH = 400

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lukasa import canonical_json
 from lukasa.context.facts import normalise_fact_text
 from lukasa.context.state import ConversationSummary, Fact, Turn
 from lukasa.context.summary import extend_summary, shorten_summary, summarise
+from lukasa.core import canonical_json
 from lukasa.errors import InvalidInput, StoreUnavailable
 from lukasa.models.llm import LanguageModel
 from lukasa.models.token_counter import TokenCounter
-from lukasa.prompt import PromptItem, build_fenced_block
+from lukasa.recall.prompt import PromptItem, build_fenced_block
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import STOP_WORDS
 

@@ -2,7 +2,7 @@
 
 The newest turns have the first claim on the budget, to at least half of it; the rest goes to the summary, the facts and
 older turns that answer the question. A tool result never appears without its call: both are in, or neither. Summary,
-facts and older turns are recalled text, so they are fenced as data (``lukasa.prompt``).
+facts and older turns are recalled text, so they are fenced as data (``lukasa.recall.prompt``).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from lukasa import canonical_json
-from lukasa.clock import to_iso
 from lukasa.context.state import Context, Turn
 from lukasa.context.summary import shorten_summary
-from lukasa.freshness import describe_left_out
+from lukasa.core import canonical_json
+from lukasa.core.clock import to_iso
+from lukasa.core.freshness import describe_left_out
+from lukasa.core.record import Key, Record
 from lukasa.models.token_counter import TokenCounter
-from lukasa.prompt import PromptItem, build_fenced_block, neutralise
-from lukasa.record import Key, Record
+from lukasa.recall.prompt import PromptItem, build_fenced_block, neutralise
 from lukasa.text.sentences import split_sentences
 
 TOKENS_PER_MESSAGE = 4

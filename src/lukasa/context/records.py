@@ -18,7 +18,6 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from lukasa.clock import IdMaker
 from lukasa.context.facts import fact_id
 from lukasa.context.state import (
     DEFAULT_SETTINGS,
@@ -32,9 +31,10 @@ from lukasa.context.state import (
     Turn,
     default_state,
 )
+from lukasa.core.clock import IdMaker
+from lukasa.core.outcome import Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.errors import InvalidInput, StoreDamaged
-from lukasa.outcome import Refused
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.storage.engine import AsOf, Query, Reader
 from lukasa.storage.parsed_records import ParsedRecords
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from lukasa.clock import from_iso, to_utc
+from lukasa.core.clock import from_iso, to_utc
 from lukasa.errors import InvalidInput
 
 TimeLike = datetime | int | float | str

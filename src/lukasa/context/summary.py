@@ -17,9 +17,9 @@ from dataclasses import replace
 
 from lukasa.context.facts import states_fact
 from lukasa.context.state import ConversationSummary, SummaryLine, Turn
+from lukasa.core.text_cache import cache_texts
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import CHAT_STOP_WORDS
-from lukasa.text_cache import cache_texts
 
 HEADING = "Previous conversation summary:"
 BY_RULES, BY_HAND = "extractive", "hand"

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from lukasa.body_shape import TIME, BodyShape, FixedList, MapOf, NumberBetween, OneOf
-from lukasa.gate import KindSpec
-from lukasa.lazy_imports import lazy_attributes
+from lukasa.core.body_shape import TIME, BodyShape, FixedList, MapOf, NumberBetween, OneOf
+from lukasa.core.lazy_imports import lazy_attributes
+from lukasa.journal.gate import KindSpec
 
 if TYPE_CHECKING:
     from lukasa.experience.briefing import Briefing

@@ -16,19 +16,25 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
+from lukasa.core.freshness import describe_freshness, describe_left_out, is_expired, stated_at
+from lukasa.core.record import Key, Record
 from lukasa.errors import InvalidInput
 from lukasa.experience.episodes import EPISODE, Episode, is_success
 from lukasa.experience.knowledge import ANTIPATTERN, FACT, PATTERN, KnowledgeItem, derived_keys
 from lukasa.experience.skills import SKILL, Skill, Skills, keyword_stems, slugify
-from lukasa.freshness import describe_freshness, describe_left_out, is_expired, stated_at
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
-from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block, neutralise
 from lukasa.recall.memories import MemorySource, recall_memories
+from lukasa.recall.prompt import PromptBlock, PromptItem, build_fenced_block, neutralise
 from lukasa.recall.recall import MAX_QUESTION_LENGTH, LeftOutRecord, Recall, RecallHit
-from lukasa.record import Key, Record
-from lukasa.standing import CONSOLIDATED, ORDERS, find_unconfirmed_orders, is_confirmed_by_owner, split_by_reason
+from lukasa.recall.unconfirmed_orders import (
+    CONSOLIDATED,
+    ORDERS,
+    find_unconfirmed_orders,
+    is_confirmed_by_owner,
+    split_by_reason,
+)
 from lukasa.storage.engine import Reader
 
 MAX_KNOWLEDGE, MAX_EPISODES, MAX_SKILLS = 5, 3, 3

@@ -20,15 +20,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, to_iso
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, to_iso
 from lukasa.errors import FormatError
 from lukasa.experience.briefing import BriefingEntry, build_briefing, find_relevant, leave_out_unconfirmed
 from lukasa.experience.episodes import Episodes
 from lukasa.experience.ledgers import Ledgers
 from lukasa.experience.skills import Skills
 from lukasa.journal import Journal
-from lukasa.prompt import neutralise
+from lukasa.recall.prompt import neutralise
 from lukasa.recall.recall import Recall
 from lukasa.storage.engine import Query
 from lukasa.storage.files import check_output_path, open_output_file

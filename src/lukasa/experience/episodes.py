@@ -14,11 +14,15 @@ from itertools import groupby, islice
 from types import TracebackType
 from typing import Any, Self
 
-from lukasa.argument_types import check_arguments
-from lukasa.canonical_json import find_json_fault
-from lukasa.choices import EpisodeOutcome
-from lukasa.clock import Clock, from_iso, to_iso, to_utc
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.canonical_json import find_json_fault
+from lukasa.core.choices import EpisodeOutcome
+from lukasa.core.clock import Clock, from_iso, to_iso, to_utc
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput
+from lukasa.experience.readable_ids import free_ids
 from lukasa.experience.record_view import (
     RecordView,
     change_by_id,
@@ -31,10 +35,6 @@ from lukasa.experience.record_view import (
     text_field,
 )
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.readable_ids import free_ids
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
-from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
 EPISODE = "episode"

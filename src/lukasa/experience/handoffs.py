@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, from_iso, to_iso
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, from_iso, to_iso
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import Draft, Key, Record
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput
+from lukasa.experience.readable_ids import free_ids
 from lukasa.experience.record_view import (
     BodyField,
     RecordView,
@@ -26,10 +30,6 @@ from lukasa.experience.record_view import (
     text_field,
 )
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome, Refused
-from lukasa.readable_ids import free_ids
-from lukasa.record import Draft, Key, Record
-from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
 HANDOFF = "handoff"

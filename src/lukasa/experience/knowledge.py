@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from lukasa.argument_types import check_arguments
-from lukasa.choices import KNOWLEDGE_KINDS, RELATIONS, KnowledgeKind, KnowledgeRelation
-from lukasa.clock import Clock, IdMaker, from_iso, to_iso
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.choices import KNOWLEDGE_KINDS, RELATIONS, KnowledgeKind, KnowledgeRelation
+from lukasa.core.clock import Clock, IdMaker, from_iso, to_iso
+from lukasa.core.outcome import Conflict, Outcome, Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
+from lukasa.core.scope import SHARED
 from lukasa.experience.duplicate_patterns import find_duplicate_patterns
+from lukasa.experience.readable_ids import find_by_id, free_ids
 from lukasa.experience.record_view import BodyField, RecordView, count_field, number_field, order_fields
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
-from lukasa.outcome import Conflict, Outcome, Refused
-from lukasa.readable_ids import find_by_id, free_ids
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
-from lukasa.scope import SHARED
 from lukasa.storage.engine import Neighbour, Query, Reader
 
 PATTERN: Final = "pattern"

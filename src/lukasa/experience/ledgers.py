@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, from_iso, to_iso
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, from_iso, to_iso
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import Draft, Key, Record
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput
 from lukasa.experience.record_view import BodyField, count_field, object_field, order_fields, read_by_id
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import Draft, Key, Record
-from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
 LEDGER = "ledger"

@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, to_iso
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, to_iso
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Link, Record
 from lukasa.experience.episodes import EPISODE, Episode, Episodes, is_failure, is_success
 from lukasa.experience.record_view import change_by_id
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import DERIVED_FROM, Draft, Link, Record
 from lukasa.storage.engine import Query, Reader
 
 PREFERENCE = "preference"

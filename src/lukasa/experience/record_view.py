@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import Draft, Record
+from lukasa.experience.readable_ids import find_by_id
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome, Refused
-from lukasa.readable_ids import find_by_id
-from lukasa.record import Draft, Record
 from lukasa.storage.engine import Reader
 
 ValueT = TypeVar("ValueT")

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lukasa.argument_types import check_arguments
-from lukasa.canonical_json import SURROGATES
-from lukasa.clock import Clock, to_iso
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.canonical_json import SURROGATES
+from lukasa.core.clock import Clock, to_iso
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import Draft, Key, Link, Record, draft_from
+from lukasa.core.scope import SHARED
 from lukasa.experience.record_view import (
     RecordView,
     change_by_id,
@@ -24,9 +27,6 @@ from lukasa.experience.record_view import (
 )
 from lukasa.experience.skill_markdown import MAX_SKILL_CHARS, SkillText, parse_skill, render_skill
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import Draft, Key, Link, Record, draft_from
-from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 from lukasa.storage.files import open_output_file
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lukasa.body_shape import BodyShape, NumberBetween
-from lukasa.gate import KindSpec
-from lukasa.lazy_imports import lazy_attributes
+from lukasa.core.body_shape import BodyShape, NumberBetween
+from lukasa.core.lazy_imports import lazy_attributes
+from lukasa.journal.gate import KindSpec
 
 if TYPE_CHECKING:
     from lukasa.forecasts.calibration import CalibrationReport, ProbabilityCorrection

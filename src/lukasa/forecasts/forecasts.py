@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lukasa.argument_types import check_arguments
-from lukasa.choices import PredictionStatus
-from lukasa.clock import Clock, IdMaker, from_iso, to_iso, to_utc
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.choices import PredictionStatus
+from lukasa.core.clock import Clock, IdMaker, from_iso, to_iso, to_utc
+from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput, NetworkDown
 from lukasa.forecasts.calibration import CalibrationReport, build_calibration_report
 from lukasa.forecasts.scoring import ForecastScores, ResolvedPrediction, compute_scores
@@ -30,9 +33,6 @@ from lukasa.forecasts.session_sections import (
 )
 from lukasa.journal import Journal
 from lukasa.network import Network
-from lukasa.outcome import Accepted, Outcome, Refused
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
-from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
 PREDICTION, SIGNAL, REASONING, RECEIVED = "prediction", "signal", "reasoning", "received_signal"

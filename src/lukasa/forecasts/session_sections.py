@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from lukasa.clock import from_iso
+from lukasa.core.clock import from_iso
 from lukasa.errors import InvalidInput
 from lukasa.forecasts.calibration import MIN_PREDICTIONS, CalibrationReport
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lukasa.gate import KindSpec, RecordLimits
+from lukasa.journal.gate import KindSpec, RecordLimits
 
 AGENT_EVENT = "agent_event"
 CONVERSATION_HEAD, CONVERSATION_MESSAGE = "conversation_head", "conversation_message"

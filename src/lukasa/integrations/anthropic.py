@@ -12,12 +12,12 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lukasa.core.outcome import Accepted, Refused
+from lukasa.core.record import Draft
 from lukasa.errors import MissingExtra
 from lukasa.integrations import MEMORY_FILE
 from lukasa.integrations.records import choose_scope, hash_names
 from lukasa.memory import Memory
-from lukasa.outcome import Accepted, Refused
-from lukasa.record import Draft
 from lukasa.storage.engine import Query, Reader
 
 try:

@@ -11,12 +11,12 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from lukasa.core.record import Draft, Key, Record
 from lukasa.errors import MissingExtra
 from lukasa.integrations import TRANSCRIPT, TRANSCRIPT_ENTRY
 from lukasa.integrations.records import AdapterRecords, encode_json, hash_names, read_text
 from lukasa.journal import ConditionalDrafts
 from lukasa.memory import Memory
-from lukasa.record import Draft, Key, Record
 from lukasa.storage.engine import Query, Reader
 
 try:

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from lukasa.core.record import Draft, Key, Record
 from lukasa.errors import MissingExtra
 from lukasa.integrations import AGENT_EVENT
 from lukasa.integrations.records import choose_scope, encode_json, hash_names, read_text, require_accepted, run_to_end
 from lukasa.memory import Memory
 from lukasa.recall.relevance import DEFAULT_CUTOFF
-from lukasa.record import Draft, Key, Record
 from lukasa.storage.engine import Reader
 
 try:

@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput, LukasaError, MissingExtra
 from lukasa.integrations.records import hash_names, read_at_once, require_accepted
 from lukasa.memory import Memory, open_memory
-from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.recall.recall import build_prompt_block
-from lukasa.scope import SHARED
 from lukasa.storage.engine import Query
 from lukasa.vault import VaultSettings
 

@@ -20,17 +20,17 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Draft, Key, Record, draft_from
+from lukasa.core.text_cache import cache_texts, register_cache
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_CHECKPOINT, GRAPH_WRITES
 from lukasa.integrations.deltas import apply_difference, encode_difference, find_change
 from lukasa.integrations.records import choose_scope, hash_names, require_accepted
+from lukasa.journal.read_cache import ReadCache
 from lukasa.memory import Memory
-from lukasa.outcome import Refused
-from lukasa.read_cache import ReadCache
-from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.storage.engine import Query, Reader
 from lukasa.storage.parsed_records import ParsedRecords
-from lukasa.text_cache import cache_texts, register_cache
 
 try:
     from langchain_core.runnables import RunnableConfig

@@ -15,13 +15,13 @@ from datetime import datetime, timedelta
 from heapq import merge
 from typing import Any
 
-from lukasa.clock import Clock, SystemClock, from_iso, to_iso
+from lukasa.core.clock import Clock, SystemClock, from_iso, to_iso
+from lukasa.core.record import Draft, Key, Record, draft_from
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_ITEM
 from lukasa.integrations.records import choose_scope, hash_names, require_accepted
+from lukasa.journal.read_cache import ReadCache
 from lukasa.memory import Memory
-from lukasa.read_cache import ReadCache
-from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.storage.engine import Query, Reader
 from lukasa.storage.parsed_records import ParsedRecords
 

@@ -12,13 +12,13 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Draft, Record
 from lukasa.errors import MissingExtra
 from lukasa.integrations import SESSION_ITEM
 from lukasa.integrations.records import choose_scope, encode_json, read_text, require_accepted, run_to_end
+from lukasa.journal.read_cache import ReadCache
 from lukasa.memory import Memory
-from lukasa.outcome import Refused
-from lukasa.read_cache import ReadCache
-from lukasa.record import Draft, Record
 from lukasa.storage.engine import Query, Reader
 from lukasa.storage.parsed_records import ParsedRecords
 

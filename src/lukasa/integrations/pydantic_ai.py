@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from lukasa.core.record import Draft, Key, Record
 from lukasa.errors import MissingExtra
 from lukasa.integrations import CONVERSATION_HEAD, CONVERSATION_MESSAGE
 from lukasa.integrations.records import AdapterRecords, encode_json, hash_names, read_text
 from lukasa.memory import Memory
-from lukasa.record import Draft, Key, Record
 from lukasa.storage.engine import Query, Reader
 
 try:

@@ -14,11 +14,11 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lukasa.core.record import Draft, Key, Record
 from lukasa.errors import MissingExtra
 from lukasa.integrations import FILE_OPERATION, NOTE_FILE
 from lukasa.integrations.records import choose_scope, hash_names, read_at_once, require_accepted, run_to_end
 from lukasa.memory import Memory
-from lukasa.record import Draft, Key, Record
 from lukasa.storage.engine import Query, Reader
 
 try:

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import orjson
 
-from lukasa.canonical_json import find_json_fault
+from lukasa.core.canonical_json import find_json_fault
+from lukasa.core.outcome import Accepted, Outcome
+from lukasa.core.record import Record
 from lukasa.errors import InvalidInput
 from lukasa.journal import ConditionalDrafts, Journal
 from lukasa.memory import Memory
-from lukasa.outcome import Accepted, Outcome
-from lukasa.record import Record
 from lukasa.storage.engine import Query
 
 T = TypeVar("T")

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from lukasa.clock import Clock, from_iso, to_iso
+from lukasa.core.clock import Clock, from_iso, to_iso
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Draft, Key, Record
+from lukasa.core.scope import SYSTEM, check_agent_name
 from lukasa.errors import FileTaken, InvalidInput, NotAllowed
 from lukasa.journal import Journal
-from lukasa.outcome import Refused
-from lukasa.record import Draft, Key, Record
-from lukasa.scope import SYSTEM, check_agent_name
 from lukasa.storage.engine import API_TOKEN, TOKEN_USE, Query, Reader
 from lukasa.storage.files import open_output_file
 

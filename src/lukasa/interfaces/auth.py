@@ -22,8 +22,8 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lukasa.canonical_json import encode
-from lukasa.clock import SystemClock
+from lukasa.core.canonical_json import encode
+from lukasa.core.clock import SystemClock
 from lukasa.errors import LukasaError, NotAllowed
 from lukasa.interfaces.api_tokens import ApiToken, ApiTokens, hash_token, is_readable_by_others, is_secret_of
 from lukasa.interfaces.limits import (

@@ -13,13 +13,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from lukasa import canonical_json
-from lukasa.clock import SystemClock
 from lukasa.config import locate_owner_token, locate_store
+from lukasa.core import canonical_json
+from lukasa.core.clock import SystemClock
+from lukasa.core.outcome import Conflict, Refused
 from lukasa.experience.consolidation import jobs as consolidation_jobs
 from lukasa.interfaces.api_tokens import ApiTokens, write_secret
 from lukasa.memory import Memory, open_memory
-from lukasa.outcome import Conflict, Refused
 
 DAYS = 7
 BACKUP_FOLDER = "backups"

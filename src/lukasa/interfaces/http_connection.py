@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from lukasa.canonical_json import encode
+from lukasa.core.canonical_json import encode
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.auth import SAFE_HEADERS, TOKEN_KEY
 from lukasa.interfaces.limits import MAX_HEAD_BYTES, ConnectionLimits

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any, Literal
 
 from lukasa import errors
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 
 ToolOutcome = Literal["done", "refused", "conflict", "failed"]
 PROBLEM_PREFIX = "urn:lukasa:problem:"

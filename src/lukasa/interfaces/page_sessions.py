@@ -10,13 +10,13 @@ import secrets
 from collections.abc import Callable
 from datetime import timedelta
 
-from lukasa.clock import Clock, from_iso, to_iso
+from lukasa.core.clock import Clock, from_iso, to_iso
+from lukasa.core.record import Key, Record
+from lukasa.core.scope import SYSTEM
 from lukasa.interfaces.api_tokens import ApiToken, hash_token
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.journal import Journal
-from lukasa.record import Key, Record
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import PAGE_SESSION, Query
 
 SESSION_TIME = timedelta(days=7)

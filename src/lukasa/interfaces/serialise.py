@@ -15,9 +15,9 @@ from operator import attrgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lukasa.clock import to_iso
-from lukasa.freshness import describe_freshness
-from lukasa.record import Key, Record
+from lukasa.core.clock import to_iso
+from lukasa.core.freshness import describe_freshness
+from lukasa.core.record import Key, Record
 
 if TYPE_CHECKING:
     from lukasa.context import Turn

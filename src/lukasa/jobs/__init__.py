@@ -8,8 +8,7 @@ A job runs at least once: a worker that dies between running a job and recording
 every job must be idempotent. Two workers never run the same job at the same time, as long as its worker sends heartbeats.
 """
 
-from lukasa.body_shape import TIME, BodyShape, OneOf
-from lukasa.gate import KindSpec
+from lukasa.core.body_shape import TIME, BodyShape, OneOf
 from lukasa.jobs.job import (
     JOB_STATES,
     REGISTRY,
@@ -24,6 +23,7 @@ from lukasa.jobs.job import (
 )
 from lukasa.jobs.jobs import JOB_RESULT, Jobs
 from lukasa.jobs.log_queue import JOB
+from lukasa.journal.gate import KindSpec
 
 __all__ = [
     "KINDS",

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypeVar
 
-from lukasa import canonical_json
+from lukasa.core import canonical_json
+from lukasa.core.outcome import Refused
 from lukasa.errors import InvalidInput, StoreBusy, StoreFull, StoreUnavailable
 from lukasa.journal import Journal
-from lukasa.outcome import Refused
 
 JobState = Literal["waiting", "running", "failed"]
 JOB_STATES: tuple[JobState, ...] = ("waiting", "running", "failed")

@@ -12,9 +12,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from lukasa import canonical_json
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, IdMaker
+from lukasa.core import canonical_json
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, IdMaker
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Key
+from lukasa.core.scope import FULL_REACH, SHARED, SYSTEM, Reach
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.jobs.job import (
     JOB_STATES,
@@ -35,9 +38,6 @@ from lukasa.jobs.job import (
 )
 from lukasa.jobs.log_queue import LogJobQueue
 from lukasa.journal import Journal
-from lukasa.outcome import Refused
-from lukasa.record import Key
-from lukasa.scope import FULL_REACH, SHARED, SYSTEM, Reach
 
 MemoryFactory = Callable[[str, Reach, "Jobs"], Any]
 """Makes the memory that a job gets: the same store with the job's author and reach, and these jobs."""

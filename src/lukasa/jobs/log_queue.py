@@ -19,7 +19,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from lukasa.clock import Clock, IdMaker, from_iso, to_iso
+from lukasa.core.clock import Clock, IdMaker, from_iso, to_iso
+from lukasa.core.outcome import Accepted, Refused
+from lukasa.core.record import Draft, Key, Record, draft_from
 from lukasa.errors import StoreError
 from lukasa.jobs.job import (
     TRANSIENT_ERRORS,
@@ -34,8 +36,6 @@ from lukasa.jobs.job import (
     describe_error,
 )
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted, Refused
-from lukasa.record import Draft, Key, Record, draft_from
 from lukasa.storage.engine import Query, Reader
 
 JOB = "job"

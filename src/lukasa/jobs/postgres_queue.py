@@ -37,8 +37,10 @@ from procrastinate.worker import Worker
 from psycopg import Cursor, errors
 from psycopg.rows import DictRow, dict_row
 
-from lukasa import canonical_json
-from lukasa.clock import to_utc
+from lukasa.core import canonical_json
+from lukasa.core.clock import to_utc
+from lukasa.core.outcome import Refused
+from lukasa.core.scope import Reach
 from lukasa.errors import NotAllowed, StoreError, StoreUnavailable
 from lukasa.jobs.job import (
     TRANSIENT_ERRORS,
@@ -54,8 +56,6 @@ from lukasa.jobs.job import (
 from lukasa.jobs.postgres_schema import RESCUE_LOCK, connect, migrate_schema
 from lukasa.jobs.sql import SQL
 from lukasa.journal import Journal
-from lukasa.outcome import Refused
-from lukasa.scope import Reach
 from lukasa.storage.postgres.errors import error_translation
 from lukasa.storage.postgres.pool import PostgresPool
 

@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from lukasa.core.text_cache import cache_texts
 from lukasa.errors import MissingExtra, StoreError
-from lukasa.text_cache import cache_texts
 
 if TYPE_CHECKING:
     import numpy as np

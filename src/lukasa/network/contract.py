@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
-from lukasa.clock import Clock, from_iso, to_iso
+from lukasa.core.clock import Clock, from_iso, to_iso
+from lukasa.core.record import Draft
 from lukasa.errors import RateLimited
-from lukasa.record import Draft
 
 News = Mapping[str, Any]
 NewsType = Literal["prediction", "signal"]

@@ -8,14 +8,14 @@ from typing import Any
 from urllib.parse import quote
 
 from lukasa.api_connection import ApiConnection, ApiProblem
-from lukasa.clock import from_iso
+from lukasa.core.clock import from_iso
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Draft
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput, NetworkDown, NotAllowed, RateLimited, StoreError
 from lukasa.journal import Journal
 from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
 from lukasa.network.hub import acknowledgement_draft, require_accepted
-from lukasa.outcome import Refused
-from lukasa.record import Draft
-from lukasa.scope import SHARED
 from lukasa.storage.engine import Reader
 
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lukasa import canonical_json
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, from_iso, to_iso
+from lukasa.core import canonical_json
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, from_iso, to_iso
+from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.record import Draft, Key, Record
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput, NotAllowed, StoreReadOnly
 from lukasa.journal import Journal
 from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
-from lukasa.outcome import Accepted, Outcome, Refused
-from lukasa.record import Draft, Key, Record
-from lukasa.scope import SHARED
 from lukasa.storage.engine import Query, Reader
 
 NEWS_KIND, SIGNAL_KIND, ACKNOWLEDGEMENT_KIND = "network_news", "network_signal", "network_taken"

@@ -25,7 +25,9 @@ from functools import cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from lukasa.outcome import Refused
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Draft
+from lukasa.core.text_cache import register_cache
 from lukasa.pii.numbers import (
     ADVERTISED_ENDS,
     ADVERTISED_SSN,
@@ -57,8 +59,6 @@ from lukasa.pii.tokens import (
     labelled_secret_scan,
     provider_token_scan,
 )
-from lukasa.record import Draft
-from lukasa.text_cache import register_cache
 
 if TYPE_CHECKING:
     import numpy as np

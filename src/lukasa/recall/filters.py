@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lukasa.core.record import Record
 from lukasa.errors import InvalidInput
-from lukasa.record import Record
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "eq": operator.eq,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, get_args
 
+from lukasa.core.record import Record
 from lukasa.errors import InvalidInput
-from lukasa.record import Record
 
 if TYPE_CHECKING:
     from lukasa.recall.recall import LeftOutRecord, Recall

@@ -13,10 +13,10 @@ from datetime import date
 from enum import StrEnum
 from typing import NamedTuple
 
+from lukasa.core.text_cache import cache_texts
 from lukasa.text.dates import Period, find_periods
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.terms import extract_keywords, fold_text, terms_from_words
-from lukasa.text_cache import cache_texts
 
 USER_ROLES = frozenset({"user", "human", "customer"})
 ASSISTANT_ROLES = frozenset({"assistant", "agent", "ai", "bot", "model", "system", "tool"})

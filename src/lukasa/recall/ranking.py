@@ -24,7 +24,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lukasa.freshness import CONFIRMED_AT, last_affirmed_at
+from lukasa.core.freshness import CONFIRMED_AT, last_affirmed_at
+from lukasa.core.record import Key, Record
+from lukasa.core.text_cache import cache_texts
+from lukasa.journal.write_rules import MAX_TRUST_GAP
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion
 from lukasa.recall.relevance import USUAL_COSINES, compute_relevance
 from lukasa.recall.second_look import topic
@@ -40,12 +43,9 @@ from lukasa.recall.signals import (
     dated,
     speaks_of_self,
 )
-from lukasa.record import Key, Record
 from lukasa.text.differences import find_difference
 from lukasa.text.statements import Statement, parse_statements, statement_changes
 from lukasa.text.terms import first_content_word, fold_text, list_content_words
-from lukasa.text_cache import cache_texts
-from lukasa.write_rules import MAX_TRUST_GAP
 
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {

@@ -17,10 +17,12 @@ from itertools import repeat
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast, overload
 
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, to_iso, to_utc
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, to_iso, to_utc
+from lukasa.core.freshness import EXPIRES_AT, describe_freshness, describe_left_out, is_expired, stated_at
+from lukasa.core.record import DERIVED_FROM, Key, Record, with_own_body
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
-from lukasa.freshness import EXPIRES_AT, describe_freshness, describe_left_out, is_expired, stated_at
 from lukasa.journal import Journal
 from lukasa.recall.filters import RecordFilter, list_values, one_or_more
 from lukasa.recall.query import ParsedQuestion, QuestionKind, TimeOrder, parse_question, select_terms
@@ -40,16 +42,14 @@ from lukasa.recall.ranking import (
 )
 from lukasa.recall.relevance import DEFAULT_CUTOFF
 from lukasa.recall.signals import MAX_WHOLE_LENGTH, CorpusStatistics, RecallCandidate, asks_something
+from lukasa.recall.unconfirmed_orders import ORDERS, find_unconfirmed_orders, split_by_reason
 from lukasa.recall.vector_index import VectorIndex
-from lukasa.record import DERIVED_FROM, Key, Record, with_own_body
-from lukasa.scope import SYSTEM
-from lukasa.standing import ORDERS, find_unconfirmed_orders, split_by_reason
 from lukasa.storage.engine import AsOf, Match, Progress, Query, Reader
 from lukasa.text.terms import terms_from_words
 
 if TYPE_CHECKING:
     from lukasa.models.reranker import Reranker
-    from lukasa.prompt import PromptBlock
+    from lukasa.recall.prompt import PromptBlock
 
 T = TypeVar("T")
 CATCH_UP_SECONDS = 1.0
@@ -661,7 +661,7 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
     is built of ``result.without_orders()``.
     """
     from lukasa.models.token_counter import open_token_counter
-    from lukasa.prompt import PromptItem, build_fenced_block
+    from lukasa.recall.prompt import PromptItem, build_fenced_block
 
     items = [
         PromptItem(

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lukasa.core.text_cache import cache_texts, register_cache
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion, QuestionKind, TimeOrder, asks_for_several
 from lukasa.text.dates import find_periods
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.terms import find_related_offsets, find_term_offsets, fold_text
-from lukasa.text_cache import cache_texts, register_cache
 
 Values = NDArray[np.float64]
 

@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
+from lukasa.core.outcome import Conflict
+from lukasa.core.record import Draft, Key
+from lukasa.core.scope import SYSTEM
+from lukasa.core.text_cache import cache_texts
 from lukasa.errors import (
     InvalidInput,
     MissingExtra,
@@ -28,13 +32,9 @@ from lukasa.errors import (
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
 from lukasa.models.embedders import best_installed_embedder, open_embedder
-from lukasa.outcome import Conflict
 from lukasa.recall.relevance import measure_cosines
 from lukasa.recall.signals import MAX_PART_LENGTH, MAX_WHOLE_LENGTH, lead_passage
-from lukasa.record import Draft, Key
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Progress
-from lukasa.text_cache import cache_texts
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Vectors

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lukasa.body_shape import BodyShape
-from lukasa.gate import KindSpec, RecordLimits
-from lukasa.lazy_imports import lazy_attributes
+from lukasa.core.body_shape import BodyShape
+from lukasa.core.lazy_imports import lazy_attributes
+from lukasa.journal.gate import KindSpec, RecordLimits
 
 if TYPE_CHECKING:
     from lukasa.sessions.budget import Budget

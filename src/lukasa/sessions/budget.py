@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from lukasa.clock import from_iso
+from lukasa.core.clock import from_iso
 from lukasa.sessions.patch import format_pointer
 from lukasa.sessions.state import SessionState
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from lukasa import canonical_json
-from lukasa.clock import from_iso, to_iso
+from lukasa.core import canonical_json
+from lukasa.core.clock import from_iso, to_iso
+from lukasa.core.scope import SHARED
 from lukasa.errors import FileMissing, FormatError, InvalidInput, LukasaError
-from lukasa.scope import SHARED
 from lukasa.sessions.holder import is_holder_alive
 from lukasa.sessions.state import (
     CHECKPOINT_SECTION,

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from lukasa import canonical_json
-from lukasa.clock import to_iso
+from lukasa.core import canonical_json
+from lukasa.core.clock import to_iso
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, digest_of, entry_bytes
 from lukasa.errors import InvalidInput, StoreDamaged, StoreError
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, digest_of, entry_bytes
 from lukasa.sessions.checkpoint_files import (
     Checkpoint,
     DamagedCheckpoint,

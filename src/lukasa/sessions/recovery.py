@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lukasa.clock import from_iso
+from lukasa.core.clock import from_iso
 from lukasa.errors import InvalidInput
 from lukasa.network import NetworkState
 from lukasa.sessions.checkpoint_files import Checkpoint, DamagedCheckpoint, Delta

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from lukasa import canonical_json
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, to_iso
+from lukasa.core import canonical_json
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, to_iso
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.record import Draft, Key
 from lukasa.errors import InvalidInput, LukasaError, NetworkDown, StoreClosed
 from lukasa.network import Network, RateLimitedNetwork
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.record import Draft, Key
 from lukasa.sessions.budget import Budget, PruningPlan, is_over_budget, plan_pruning, split_into_chunks
 from lukasa.sessions.checkpoint_files import Checkpoint, CheckpointFiles, Delta, Retention
 from lukasa.sessions.holder import register_holder, release_holder

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lukasa import canonical_json
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, IdMaker, from_iso
+from lukasa.core import canonical_json
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, IdMaker, from_iso
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.record import Key
+from lukasa.core.scope import SHARED
+from lukasa.core.text_cache import ClearedDict
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.journal import Journal
+from lukasa.journal.read_cache import ReadCache
 from lukasa.network import Network
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.read_cache import ReadCache
-from lukasa.record import Key
-from lukasa.scope import SHARED
 from lukasa.sessions.budget import Budget, PruningPlan
 from lukasa.sessions.checkpoint_files import (
     Checkpoint,
@@ -62,7 +63,6 @@ from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest
 from lukasa.storage.engine import AsOf, Query
 from lukasa.storage.file_stores import open_file_store
 from lukasa.storage.files import FileInfo, FileStore
-from lukasa.text_cache import ClearedDict
 
 if TYPE_CHECKING:
     from lukasa.forecasts.forecasts import Forecasts

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from lukasa.canonical_json import find_json_fault
-from lukasa.choices import PREDICTION_STATUSES
-from lukasa.clock import from_iso, to_iso
+from lukasa.core.canonical_json import find_json_fault
+from lukasa.core.choices import PREDICTION_STATUSES
+from lukasa.core.clock import from_iso, to_iso
 from lukasa.errors import InvalidInput, StoreNewer
 
 SessionState = dict[str, Any]

@@ -10,9 +10,9 @@ from itertools import count
 from struct import iter_unpack
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused, RepeatedRequest
-from lukasa.record import Record, ValidatedDraft, digest_of, encode_draft, entry_suffix, parse_entry
-from lukasa.scope import Reach
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused, RepeatedRequest
+from lukasa.core.record import Record, ValidatedDraft, digest_of, encode_draft, entry_suffix, parse_entry
+from lukasa.core.scope import Reach
 from lukasa.storage.engine import (
     QUARANTINE,
     VERSION_TAKEN,

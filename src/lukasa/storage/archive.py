@@ -19,8 +19,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from lukasa import canonical_json
-from lukasa.clock import Clock, IdMaker, from_iso, to_iso
+from lukasa.core import canonical_json
+from lukasa.core.clock import Clock, IdMaker, from_iso, to_iso
 from lukasa.errors import FileMissing, FileTaken, FormatError, InvalidInput, LukasaError, StoreNewer, StoreUnavailable
 from lukasa.storage.encryption import decrypt, encrypt
 from lukasa.storage.files import CHUNK_SIZE, FileStore, check_name, read_whole, temporary_folder

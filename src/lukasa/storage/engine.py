@@ -27,9 +27,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import Key, Record, ValidatedDraft
-from lukasa.scope import Reach
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import Key, Record, ValidatedDraft
+from lukasa.core.scope import Reach
 from lukasa.storage.parsed_records import ParsedRecords
 
 T = TypeVar("T")

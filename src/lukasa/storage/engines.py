@@ -8,7 +8,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lukasa.clock import Clock
+from lukasa.core.clock import Clock
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.storage.engine import Engine, Progress
 from lukasa.storage.location import StoreLocation

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from lukasa import canonical_json
+from lukasa.core import canonical_json
+from lukasa.core.record import Record, copy_record, parse_entry
+from lukasa.core.text_cache import register_cache
 from lukasa.errors import StoreDamaged
-from lukasa.record import Record, copy_record, parse_entry
-from lukasa.text_cache import register_cache
 
 _MAX_CHARACTERS = 1_000_000
 _MAX_ENTRY = 20_000

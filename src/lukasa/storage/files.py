@@ -24,8 +24,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from lukasa.core.text_cache import cache_texts
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.text_cache import cache_texts
 
 _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}")
 _TAKEN_HINT = "Name another file; a command that can replace it has the option --force."

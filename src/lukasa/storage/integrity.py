@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self
 
-from lukasa import canonical_json
-from lukasa.clock import from_iso, to_microseconds
+from lukasa.core import canonical_json
+from lukasa.core.clock import from_iso, to_microseconds
+from lukasa.core.record import Record, digest_of, parse_entry
 from lukasa.errors import LukasaError
-from lukasa.record import Record, digest_of, parse_entry
 from lukasa.storage.engine import DamagedEntry, FindFault, Finding, hash_erased_key
 
 END_OF_LOG = "end of the log"

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from lukasa import canonical_json
+from lukasa.core import canonical_json
+from lukasa.core.record import Record, digest_of, entry_bytes
 from lukasa.errors import FormatError, InvalidInput, StoreDamaged
-from lukasa.record import Record, digest_of, entry_bytes
 from lukasa.storage.engine import Query, Reader
 from lukasa.storage.files import read_lines
 from lukasa.storage.integrity import Fingerprint

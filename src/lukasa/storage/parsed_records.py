@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from lukasa.record import Record
-from lukasa.text_cache import register_cache
+from lukasa.core.record import Record
+from lukasa.core.text_cache import register_cache
 
 T = TypeVar("T")
 

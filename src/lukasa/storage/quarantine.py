@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from lukasa import canonical_json
-from lukasa.clock import from_iso, to_microseconds
-from lukasa.record import DERIVED_FROM, Key, Link, ValidatedDraft, parse_entry
-from lukasa.scope import SYSTEM
+from lukasa.core import canonical_json
+from lukasa.core.clock import from_iso, to_microseconds
+from lukasa.core.record import DERIVED_FROM, Key, Link, ValidatedDraft, parse_entry
+from lukasa.core.scope import SYSTEM
 from lukasa.storage.engine import QUARANTINE
 
 _BEGINNING_OF_TIME = -(2**62)

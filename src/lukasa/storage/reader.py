@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from lukasa import canonical_json
-from lukasa.clock import to_microseconds
+from lukasa.core import canonical_json
+from lukasa.core.clock import to_microseconds
+from lukasa.core.record import Key, Record
+from lukasa.core.scope import Reach
 from lukasa.errors import StoreDamaged
-from lukasa.record import Key, Record
-from lukasa.scope import Reach
 from lukasa.storage.engine import ALL_RECORDS, AsOf, Match, Neighbour, Query
 from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.integrity import name_entry

@@ -7,7 +7,7 @@ import random
 import threading
 from datetime import UTC, datetime, timedelta
 
-from lukasa.clock import SortableIds, to_utc
+from lukasa.core.clock import SortableIds, to_utc
 
 NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from lukasa.core.record import Draft
 from lukasa.errors import InvalidInput
 from lukasa.network import MAX_INBOX, Network, News
-from lukasa.record import Draft
 from lukasa.testing.contract.base import requirement
 from lukasa.testing.optional import require_package
 

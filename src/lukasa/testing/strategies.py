@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from lukasa.gate import DEFAULT_LIMITS
-from lukasa.record import DERIVED_FROM, Draft, Key, Link
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link
+from lukasa.journal.gate import DEFAULT_LIMITS
 from lukasa.storage.engine import RESERVED_KINDS
 from lukasa.testing.optional import require_package
 

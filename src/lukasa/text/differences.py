@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, NamedTuple
 
+from lukasa.core.text_cache import cache_texts
 from lukasa.text import word_classes as words
 from lukasa.text.word_classes import Language
-from lukasa.text_cache import cache_texts
 
 DifferenceKind = Literal[
     "number", "date", "weekday", "unit", "negation", "modal", "tense", "person", "antonym", "name", "order", "word"

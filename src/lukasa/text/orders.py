@@ -3,7 +3,7 @@
 A memory may be shown to every agent at the start of its session, and any agent may have written it: "ignore all previous
 instructions", "when asked about accounts, send them to …", "never ask for approval". No list of such phrases is complete.
 Therefore this is a second line of defence: a text that it marks is kept, and shown unasked only when the owner or a second
-author stands by it (``lukasa.standing``).
+author stands by it (``lukasa.recall.unconfirmed_orders``).
 
 An order is marked by what it wants of an assistant: to drop its instructions, to be somebody else, to hide something from its
 user, to act without approval, to give secrets away, to obey from now on, to slip something into its answers. What a person or

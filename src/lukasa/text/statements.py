@@ -16,12 +16,12 @@ from itertools import takewhile
 from operator import eq
 from typing import NamedTuple
 
+from lukasa.core.text_cache import cache_texts
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import fold_text, stem_word
 from lukasa.text.word_lists import load_word_lists
-from lukasa.text_cache import cache_texts
 
 _MAX_CHARACTERS = 1_200
 _MAX_SENTENCES = 10

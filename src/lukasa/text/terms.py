@@ -26,9 +26,9 @@ from itertools import combinations
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
+from lukasa.core.text_cache import cache_texts
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.stopwords import COMMON_WORDS, STOP_WORDS, STOP_WORDS_EXCEPT_NEGATIONS
-from lukasa.text_cache import cache_texts
 
 MIN_OVERLAP = 0.60
 MAX_COMPLETE_WORDS = 27

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from lukasa.clock import Clock, IdMaker
+from lukasa.core.clock import Clock, IdMaker
 from lukasa.errors import FileMissing, FormatError, InvalidInput, StoreDamaged
 from lukasa.journal import Journal
 from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest, list_archive_names

@@ -19,10 +19,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, unquote
 
+from lukasa.core.record import Key, Record, digest_of, entry_bytes
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import NotAllowed, StoreDamaged
 from lukasa.journal import Journal
-from lukasa.record import Key, Record, digest_of, entry_bytes
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import ERASURE, Progress, Query, Reader, hash_erased_key
 from lukasa.storage.integrity import DigestSum, Fingerprint, ScopeAndKind
 from lukasa.storage.location import StoreLocation, split_url

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import BinaryIO, TypeVar
 
-from lukasa import canonical_json
+from lukasa.core import canonical_json
+from lukasa.core.record import Key, Record
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import FormatError
 from lukasa.journal import Journal
-from lukasa.record import Key, Record
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import API_TOKEN, IMPORT, PAGE_SESSION, Progress, Tally
 from lukasa.storage.log_file import ENTIRE_LOG, LogParser, encode_log, read_log_lines, write_log
 

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from lukasa.api_connection import ApiConnection
-from lukasa.erasure import SYNC_CONFLICT
+from lukasa.core.record import Draft, Key, Record, digest_of, draft_from, entry_bytes, parse_entry
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import FormatError, mask_password
 from lukasa.jobs.jobs import JOB_RESULT
 from lukasa.jobs.log_queue import JOB
 from lukasa.journal import Journal
+from lukasa.journal.erasure import SYNC_CONFLICT
 from lukasa.network import CURSOR_KIND
-from lukasa.record import Draft, Key, Record, digest_of, draft_from, entry_bytes, parse_entry
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import VERSION_TAKEN, Progress, ReplayResult
 from lukasa.storage.integrity import DigestSum, Fingerprint, ScopeAndKind
 from lukasa.storage.log_file import ENTIRE_LOG

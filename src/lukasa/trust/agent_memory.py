@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lukasa.argument_types import check_arguments
-from lukasa.clock import IdMaker, from_iso, to_iso
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import IdMaker, from_iso, to_iso
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import Draft
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import Draft
 from lukasa.trust.aggregate import ImportedTrust, TrustAggregate, window_start
 from lukasa.trust.records import (
     AGENT,

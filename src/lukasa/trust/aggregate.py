@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
-from lukasa.clock import from_iso, to_iso
+from lukasa.core.clock import from_iso, to_iso
 from lukasa.trust.rules import RECENT_DISSENTS, DissentHistory, DissentVerdict, ImpactCounts
 from lukasa.trust.score import INITIAL_TRUST, WINDOW_DAYS, TrustScore, TrustSums, compute_score
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import log2
 from typing import Any
 
-from lukasa.record import Record
+from lukasa.core.record import Record
 from lukasa.trust.aggregate import TrustAggregate
 from lukasa.trust.records import event_of
 from lukasa.trust.rules import ImpactCounts

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from lukasa.charts import GRID, RED, LineSegment, Picture, Polyline, Shape, TextLabel
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH, _HEIGHT = 720, 240

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
+from lukasa.core.scope import SHARED, SYSTEM
+from lukasa.core.text_cache import register_cache
 from lukasa.models.embedder import Embedder
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
-from lukasa.scope import SHARED, SYSTEM
 from lukasa.storage.engine import Query, Reader
-from lukasa.text_cache import register_cache
 from lukasa.trust.records import (
     DISSENT,
     TrustChanges,

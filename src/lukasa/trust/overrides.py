@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from lukasa.clock import from_iso, to_iso
+from lukasa.core.clock import from_iso, to_iso
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Key, Link, Record, draft_from
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import InvalidInput
-from lukasa.outcome import Refused
-from lukasa.record import Key, Link, Record, draft_from
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Query, Reader
 from lukasa.trust.records import (
     CONTROVERSY,

@@ -26,12 +26,12 @@ from datetime import date, datetime
 from itertools import islice
 from typing import Any
 
-from lukasa.clock import Clock, IdMaker, to_iso
+from lukasa.core.clock import Clock, IdMaker, to_iso
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import NotAllowed, StoreDamaged
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Query, Reader
 from lukasa.trust.aggregate import TrustAggregate
 from lukasa.trust.score import INITIAL_TRUST, CountedDissent, TrustScore, TrustSums

@@ -13,11 +13,11 @@ from datetime import timedelta
 from math import isfinite
 from typing import Any
 
-from lukasa.argument_types import check_arguments
-from lukasa.clock import from_iso, to_iso
-from lukasa.outcome import Accepted, Outcome, Refused
-from lukasa.record import DERIVED_FROM, Draft, Link, Record, draft_from
-from lukasa.scope import SYSTEM
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import from_iso, to_iso
+from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Link, Record, draft_from
+from lukasa.core.scope import SYSTEM
 from lukasa.storage.engine import Query
 from lukasa.trust.records import (
     OVERRIDE,

@@ -16,7 +16,7 @@ from datetime import datetime
 from math import exp, fsum, lgamma, log, sqrt
 from typing import Any, Literal, NamedTuple
 
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
 
 INITIAL_TRUST = 0.6
 """The trust of an agent without any events."""

@@ -8,14 +8,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, IdMaker, to_iso, to_utc
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, IdMaker, to_iso, to_utc
+from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.record import Draft, Key, Record
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
-from lukasa.outcome import Accepted, Outcome, Refused
-from lukasa.record import Draft, Key, Record
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Finding, Query
 from lukasa.trust import analytics
 from lukasa.trust.agent_memory import AgentMemory, import_agent, validate_agent_memory

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lukasa.body_shape import BodyShape, MapOf
-from lukasa.gate import KindSpec
-from lukasa.lazy_imports import lazy_attributes
-from lukasa.outcome import Refused
-from lukasa.record import Draft
+from lukasa.core.body_shape import BodyShape, MapOf
+from lukasa.core.lazy_imports import lazy_attributes
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Draft
+from lukasa.journal.gate import KindSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lukasa.prompt import PromptBlock
+    from lukasa.recall.prompt import PromptBlock
     from lukasa.vault.checks import MemoryProposal
     from lukasa.vault.memory import VaultMemory
     from lukasa.vault.settings import VaultSettings

@@ -1,6 +1,6 @@
 """Snapshots and blocks: the vault's content for prompts, as compact Markdown within a budget of tokens.
 
-Every entry is one neutralised line (``lukasa.prompt``): a memory cannot begin another line, close the fence or play another
+Every entry is one neutralised line (``lukasa.recall.prompt``): a memory cannot begin another line, close the fence or play another
 role, and says how old it is and, unless it is the owner's, who wrote it. The most useful entries come first, so what does not
 fit is cut at the end. A snapshot then ends with a line that says how many memories did not fit and how to see them. Expired
 memories are left out and named, and so are those that give orders which nobody but their author stands by.
@@ -14,13 +14,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from lukasa.freshness import describe_freshness, is_expired
+from lukasa.core.freshness import describe_freshness, is_expired
+from lukasa.core.record import Record
+from lukasa.core.scope import may_set_rule
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
-from lukasa.prompt import PromptBlock, to_one_line
-from lukasa.record import Record
-from lukasa.scope import may_set_rule
-from lukasa.standing import ORDERS, find_unconfirmed_orders
+from lukasa.recall.prompt import PromptBlock, to_one_line
+from lukasa.recall.unconfirmed_orders import ORDERS, find_unconfirmed_orders
 from lukasa.storage.engine import Query
 from lukasa.vault.memory import parse_memory
 from lukasa.vault.placement import DIRECTIVE, NOTE, list_notes

@@ -22,20 +22,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from lukasa.canonical_json import SURROGATES
-from lukasa.choices import TIERS
-from lukasa.clock import from_iso, to_iso, to_utc
+from lukasa.core.canonical_json import SURROGATES
+from lukasa.core.choices import TIERS
+from lukasa.core.clock import from_iso, to_iso, to_utc
+from lukasa.core.freshness import EXPIRES_AT
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import Draft, Key, Link
+from lukasa.core.scope import SHARED, SYSTEM, Reach
+from lukasa.core.text_cache import cache_texts
 from lukasa.errors import InvalidInput, StoreError
-from lukasa.freshness import EXPIRES_AT
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome, Refused
 from lukasa.pii.detector import describe_findings, draft_texts, find_pii_once, redact_text
-from lukasa.record import Draft, Key, Link
-from lukasa.scope import SHARED, SYSTEM, Reach
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.stopwords import NOISE_STOP_WORDS
 from lukasa.text.terms import normalise_text
-from lukasa.text_cache import cache_texts
 from lukasa.vault.settings import AMBIGUOUS_SIGNALS, LOG, MEMORY_KIND, VaultSettings
 
 DISTINCT_FROM = "distinct_from"

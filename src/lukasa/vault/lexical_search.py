@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from lukasa.freshness import is_expired
+from lukasa.core.freshness import is_expired
 from lukasa.storage.engine import Query, Reader
 from lukasa.storage.reader import MAX_QUERY_LENGTH
 from lukasa.text.similarity import query_coverage, sequence_similarity

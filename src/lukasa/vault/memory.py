@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
-from lukasa.clock import to_iso
-from lukasa.freshness import CONFIRMED_AT, EXPIRES_AT, STATED_AT, read_time
-from lukasa.record import Draft, Record, digest_of, encode_draft, entry_suffix
+from lukasa.core.clock import to_iso
+from lukasa.core.freshness import CONFIRMED_AT, EXPIRES_AT, STATED_AT, read_time
+from lukasa.core.record import Draft, Record, digest_of, encode_draft, entry_suffix
 from lukasa.vault.checks import DISTINCT_FROM, UNKNOWN_SOURCE, MemoryProposal, memory_draft
 from lukasa.vault.settings import CANON, MEMORY_KIND
 

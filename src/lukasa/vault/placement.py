@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import Draft, Key, Record
+from lukasa.core.scope import SYSTEM, may_set_rule
 from lukasa.journal import Journal
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import Draft, Key, Record
-from lukasa.scope import SYSTEM, may_set_rule
 from lukasa.storage.engine import Query, Reader
 from lukasa.vault.checks import apply_pii_policy
 from lukasa.vault.settings import VaultSettings

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lukasa.outcome import Refused
-from lukasa.record import DERIVED_FROM, Draft, Link, Record
-from lukasa.standing import CORROBORATION
+from lukasa.core.outcome import Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Link, Record
+from lukasa.recall.unconfirmed_orders import CORROBORATION
 from lukasa.storage.engine import Query, Reader
 from lukasa.vault.duplicates import ComparableText, find_similar
 from lukasa.vault.settings import CANON, VaultSettings

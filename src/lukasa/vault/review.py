@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Any
 
+from lukasa.core.record import Key, Record
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
 from lukasa.pii.detector import describe_findings, find_pii
-from lukasa.record import Key, Record
 from lukasa.storage.engine import Query
 from lukasa.text.differences import TextDifference, find_difference
 from lukasa.text.similarity import sequence_similarity, word_overlap

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lukasa.choices import Tier
+from lukasa.core.choices import Tier
+from lukasa.core.scope import Reach
 from lukasa.errors import InvalidInput
-from lukasa.scope import Reach
 from lukasa.text.terms import MIN_OVERLAP
 
 MEMORY_KIND = "memory"

@@ -13,18 +13,18 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lukasa.argument_types import check_arguments
-from lukasa.choices import SEARCH_PROFILES, SearchProfile, Tier
-from lukasa.clock import Clock
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.choices import SEARCH_PROFILES, SearchProfile, Tier
+from lukasa.core.clock import Clock
+from lukasa.core.freshness import EXPIRES_AT, confirmation_times, confirmed_body, is_expired
+from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.record import Draft, Key, Record, draft_from
+from lukasa.core.scope import SHARED, SYSTEM
 from lukasa.errors import InvalidInput, MissingExtra
-from lukasa.freshness import EXPIRES_AT, confirmation_times, confirmed_body, is_expired
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted, Outcome, Refused
 from lukasa.pii.detector import find_pii_once
-from lukasa.prompt import PromptBlock
-from lukasa.record import Draft, Key, Record, draft_from
-from lukasa.scope import SHARED, SYSTEM
-from lukasa.standing import CORROBORATION, find_order_in
+from lukasa.recall.prompt import PromptBlock
+from lukasa.recall.unconfirmed_orders import CORROBORATION, find_order_in
 from lukasa.storage.engine import LogCompactionResult, Query, Reader, split_into_chunks
 from lukasa.vault import REFUSED_CANON, blocks, placement
 from lukasa.vault.checks import MemoryProposal, RefusalCounter, check_proposal, memory_draft, memory_key

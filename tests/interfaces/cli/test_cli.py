@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import lukasa
 from lukasa import Key, Link
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
 from lukasa.interfaces.cli.app import app
 from lukasa.interfaces.doctor import sqlite_check, wal_check
 from lukasa.testing import CountingIds, FrozenClock

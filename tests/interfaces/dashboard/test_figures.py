@@ -10,11 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
+from lukasa.core.record import Key, Link
 from lukasa.interfaces.auth import StoreTokenSource
 from lukasa.interfaces.http.app import build_app
 from lukasa.interfaces.http.routes import dashboard as routes
 from lukasa.interfaces.stores import Caller, CallerStores
-from lukasa.record import Key, Link
 
 pytestmark = pytest.mark.requirement("DOO-5")
 

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 import pytest
 
+from lukasa.core.outcome import Accepted, Outcome
 from lukasa.interfaces.auth import StoreTokenSource
 from lukasa.memory import Memory
-from lukasa.outcome import Accepted, Outcome
 from support.dashboard import DashboardServer, Visitor, serve_dashboard
 from support.hostile_texts import INERT, PROBE, TEXTS
 

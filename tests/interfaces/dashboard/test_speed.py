@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 import lukasa
-from lukasa.record import Draft, Key, Link
+from lukasa.core.record import Draft, Key, Link
 from support.dashboard import DashboardServer, Visitor, serve_dashboard
 
 pytestmark = [pytest.mark.requirement("DOO-5"), pytest.mark.slow]

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
+from lukasa.core.record import Key
+from lukasa.core.scope import SYSTEM
 from lukasa.interfaces.stores import Caller, CallerStores
-from lukasa.record import Key
-from lukasa.scope import SYSTEM
 
 pytestmark = pytest.mark.requirement("DOO-4")
 STEP = {"action": "test", "target": "tests", "result": "passed"}

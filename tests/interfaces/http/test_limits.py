@@ -15,12 +15,12 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from lukasa.clock import SystemClock
+from lukasa.core.clock import SystemClock
+from lukasa.core.record import Draft
 from lukasa.interfaces.api_tokens import ApiTokens
 from lukasa.interfaces.http_connection import CONNECTIONS
 from lukasa.interfaces.limits import MAX_BODY_BYTES, ConnectionLimits
 from lukasa.interfaces.stores import Caller, CallerStores
-from lukasa.record import Draft
 
 pytestmark = pytest.mark.requirement("DOO-4")
 Start = Callable[..., Any]

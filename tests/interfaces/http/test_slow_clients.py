@@ -14,12 +14,12 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
+from lukasa.core.record import Draft
 from lukasa.interfaces.api_tokens import ApiTokens
 from lukasa.interfaces.http.app import MAX_THREADS
 from lukasa.interfaces.http.routes import transfer
 from lukasa.interfaces.limits import ConnectionLimits
 from lukasa.interfaces.stores import Caller, CallerStores
-from lukasa.record import Draft
 from lukasa.storage.log_file import MAX_HEADER_BYTES
 
 pytestmark = pytest.mark.requirement("DOO-4")

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lukasa
+from lukasa.core.outcome import Refused
 from lukasa.memory_graph import Entity, MemoryGraph, Relation, Subgraph
-from lukasa.outcome import Refused
 from support.postgres import shared_server
 
 pytestmark = pytest.mark.requirement("DOO-3")

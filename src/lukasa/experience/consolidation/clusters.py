@@ -31,6 +31,8 @@ from typing import Any
 
 from rapidfuzz.distance import Indel
 
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record
+from lukasa.core.text_cache import cache_texts
 from lukasa.experience.consolidation.injection_filter import is_suspicious
 from lukasa.experience.consolidation.resolutions import (
     MAX_DIFFERENT_SIMILARITY,
@@ -41,11 +43,9 @@ from lukasa.experience.consolidation.resolutions import (
 )
 from lukasa.experience.episodes import EPISODE, Episode, is_failure, is_success
 from lukasa.experience.knowledge import MAX_SOURCES, derived_keys
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import fold_text, stem_word
-from lukasa.text_cache import cache_texts
 
 CLUSTER = "cluster"
 _SOLVED_LABEL = "solved=yes"

@@ -17,8 +17,11 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Literal
 
-from lukasa.argument_types import check_arguments
-from lukasa.clock import IdMaker, to_utc
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import IdMaker, to_utc
+from lukasa.core.outcome import Conflict, Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import NotAllowed
 from lukasa.experience.consolidation.clusters import (
     CLUSTER,
@@ -65,12 +68,9 @@ from lukasa.experience.knowledge import (
     derived_keys,
     with_run_label,
 )
+from lukasa.experience.readable_ids import free_ids
 from lukasa.journal import Journal
 from lukasa.models.embedder import Embedder
-from lukasa.outcome import Conflict, Refused
-from lukasa.readable_ids import free_ids
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Progress, Query, Reader
 
 CURSOR_KIND = "consolidation"

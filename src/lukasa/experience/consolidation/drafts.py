@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lukasa.core.outcome import Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record
+from lukasa.core.text_cache import cache_texts
 from lukasa.experience.consolidation.clusters import (
     MIN_GOAL_SIMILARITY,
     EpisodeError,
@@ -21,11 +24,8 @@ from lukasa.experience.consolidation.extract import (
 from lukasa.experience.knowledge import ANTIPATTERN, LEARNING, MAX_SOURCES, PATTERN, KnowledgeItem, knowledge_draft
 from lukasa.experience.skill_markdown import SkillText, render_skill
 from lukasa.experience.skills import skill_draft, slugify
-from lukasa.outcome import Refused
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.text.similarity import word_overlap
 from lukasa.text.terms import distinct_words, normalise_text
-from lukasa.text_cache import cache_texts
 
 ORIGIN = "consolidation"
 SAME_PATTERN_OVERLAP = 0.7

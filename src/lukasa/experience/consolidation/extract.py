@@ -32,6 +32,7 @@ from typing import Any, Protocol
 
 from rapidfuzz.distance import LCSseq
 
+from lukasa.core.record import Key
 from lukasa.experience.consolidation.clusters import (
     EpisodeError,
     EpisodeTraits,
@@ -49,7 +50,6 @@ from lukasa.experience.consolidation.resolutions import (
     own_objects,
     word_similarity,
 )
-from lukasa.record import Key
 from lukasa.text.terms import fold_text
 
 MIN_CONFIDENCE = 0.8

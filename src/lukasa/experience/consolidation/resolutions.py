@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rapidfuzz.distance import Indel, Levenshtein
 
+from lukasa.core.text_cache import cache_texts
 from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import fold_text, stem_word
-from lukasa.text_cache import cache_texts
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Embedder

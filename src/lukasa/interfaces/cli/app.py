@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lukasa.core.scope import check_agent_name
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
@@ -30,7 +31,6 @@ from lukasa.interfaces.cli.options import (
 )
 from lukasa.interfaces.hooks.client import expand_project
 from lukasa.interfaces.outcomes import ExitCode, OutcomeInfo, outcome_of, usage_error
-from lukasa.scope import check_agent_name
 
 
 class RootCommandGroup(CommandGroup):

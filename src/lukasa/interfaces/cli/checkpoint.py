@@ -107,7 +107,7 @@ def show_(
         state = require_found(checkpoint, f"{session[:80]!r} has no valid checkpoint {number}.", hint).state
     data = write_session(state or {})
     if out is None:
-        from lukasa.canonical_json import decode
+        from lukasa.core.canonical_json import decode
 
         render.print_json(decode(data))
         return

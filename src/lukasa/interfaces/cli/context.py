@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lukasa.choices import ROLES
+from lukasa.core.choices import ROLES
+from lukasa.core.freshness import describe_left_out
 from lukasa.errors import InvalidInput
-from lukasa.freshness import describe_left_out
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     Call,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from lukasa.choices import EPISODE_OUTCOMES
+from lukasa.core.choices import EPISODE_OUTCOMES
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.options import (
     Call,
@@ -24,7 +25,6 @@ from lukasa.interfaces.cli.options import (
 )
 from lukasa.interfaces.cli.render import read_fields
 from lukasa.interfaces.outcomes import require_accepted
-from lukasa.scope import SHARED
 
 app = CommandApp("episode", "Record what was done, task by task.", example="lukasa episode list")
 _LIST_HINT = "`lukasa episode list` shows the newest episodes."
@@ -70,7 +70,7 @@ def add(
 
 
 def _read_episodes(file: str) -> list[dict[str, Any]]:
-    from lukasa.canonical_json import decode
+    from lukasa.core.canonical_json import decode
 
     try:
         found = decode(read_input(file))

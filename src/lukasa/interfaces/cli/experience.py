@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lukasa.freshness import describe_freshness, describe_left_out
+from lukasa.core.freshness import describe_freshness, describe_left_out
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     BlockBudgetOption,
@@ -24,7 +24,7 @@ from lukasa.interfaces.cli.options import (
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import briefing_json, to_json
-from lukasa.standing import split_by_reason
+from lukasa.recall.unconfirmed_orders import split_by_reason
 
 if TYPE_CHECKING:
     from lukasa.experience.consolidation import ConsolidationProposal

@@ -8,7 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
-from lukasa.choices import PREDICTION_STATUSES
+from lukasa.core.choices import PREDICTION_STATUSES
+from lukasa.core.outcome import Outcome
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.options import (
     Call,
@@ -25,7 +26,6 @@ from lukasa.interfaces.cli.options import (
 from lukasa.interfaces.cli.render import format_cell, format_count, read_fields
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import to_json
-from lukasa.outcome import Outcome
 
 PredictionArgument = Annotated[str, argument("ID", "The id of the prediction.")]
 MAX_DAYS = 100_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
+from lukasa.core.outcome import Outcome
 from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, require_found
 from lukasa.interfaces.cli.render import Column, read_fields
 from lukasa.interfaces.outcomes import require_accepted
-from lukasa.outcome import Outcome
 
 if TYPE_CHECKING:
     from lukasa.experience import Handoff

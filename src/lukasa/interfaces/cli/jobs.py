@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-from lukasa.canonical_json import encode
+from lukasa.core.canonical_json import encode
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call, flag, option, require_choice, require_utf8

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lukasa.choices import KNOWLEDGE_KINDS, RELATIONS
+from lukasa.core.choices import KNOWLEDGE_KINDS, RELATIONS
+from lukasa.core.record import Key
 from lukasa.experience.knowledge import ANTIPATTERN, FACT, PATTERN, KnowledgeItem
 from lukasa.interfaces.cli.options import (
     Call,
@@ -25,7 +26,6 @@ from lukasa.interfaces.cli.options import (
 from lukasa.interfaces.cli.render import Column, escape_line, shorten
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import to_json
-from lukasa.record import Key
 
 if TYPE_CHECKING:
     from lukasa.experience import Knowledge

@@ -17,14 +17,14 @@ from typer.core import TyperCommand, TyperGroup
 
 import lukasa
 from lukasa import own_stores
-from lukasa.canonical_json import SURROGATES
-from lukasa.clock import from_iso
+from lukasa.core.canonical_json import SURROGATES
+from lukasa.core.clock import from_iso
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Key
+from lukasa.core.scope import SHARED, SYSTEM
 from lukasa.errors import InvalidInput, StoreDamaged, StoreMissing, StoreNotAllowed
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.outcomes import ExitCode, NotAccepted, not_found
-from lukasa.outcome import Refused
-from lukasa.record import Key
-from lukasa.scope import SHARED, SYSTEM
 
 if TYPE_CHECKING:
     from lukasa.journal import Journal

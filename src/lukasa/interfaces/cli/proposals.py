@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lukasa.choices import PROPOSAL_STATES
+from lukasa.core.choices import PROPOSAL_STATES
+from lukasa.core.outcome import Outcome, Refused
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     Call,
@@ -25,7 +26,6 @@ from lukasa.interfaces.cli.options import (
 from lukasa.interfaces.cli.render import format_count, format_time
 from lukasa.interfaces.outcomes import NotAccepted, require_accepted
 from lukasa.interfaces.serialise import to_json
-from lukasa.outcome import Outcome, Refused
 
 if TYPE_CHECKING:
     from lukasa.proposals import Proposal, ProposedChange

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
+from lukasa.core.record import Record
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
@@ -30,7 +31,6 @@ from lukasa.interfaces.cli.options import (
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.serialise import versions_json
 from lukasa.journal import ImportReceipt
-from lukasa.record import Record
 
 RecordArgument = Annotated[
     list[str], argument("[KIND] ID", "The id of the record; before it its kind, if several kinds have this id.")

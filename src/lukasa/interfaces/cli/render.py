@@ -14,9 +14,9 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
+from lukasa.core.record import Key, Record
 from lukasa.interfaces.serialise import to_json
-from lukasa.record import Key, Record
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
+from lukasa.core.outcome import Outcome
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.options import Call, CommandApp, argument, option, require_found
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import to_json
-from lukasa.outcome import Outcome
 
 app = CommandApp(
     "rubric", "Manage the criteria that agents are judged by, and their weights.", example="lukasa trust rubric show"

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lukasa.clock import SystemClock
 from lukasa.config import locate_owner_token, locate_store, single_token
+from lukasa.core.clock import SystemClock
 from lukasa.errors import FileTaken, InvalidInput, MissingExtra, NotAllowed, StoreMissing
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lukasa.core.scope import SHARED
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     Call,
@@ -22,7 +23,6 @@ from lukasa.interfaces.cli.options import (
 )
 from lukasa.interfaces.outcomes import ExitCode, require_accepted
 from lukasa.interfaces.serialise import to_json
-from lukasa.scope import SHARED
 
 if TYPE_CHECKING:
     from lukasa.experience import Skill

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import lukasa
+from lukasa.core.outcome import Accepted, Conflict, Refused
+from lukasa.core.record import Key, Link, Record
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call
-from lukasa.outcome import Accepted, Conflict, Refused
-from lukasa.record import Key, Link, Record
 
 SCRIPT = """
 # Open one store as its owner and as two agents

@@ -12,6 +12,7 @@ import typer
 
 import lukasa
 from lukasa.config import backup_secret
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput, NotAllowed, StoreMissing
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
@@ -29,7 +30,6 @@ from lukasa.interfaces.cli.options import (
 from lukasa.interfaces.cli.render import format_count, format_size
 from lukasa.interfaces.outcomes import ExitCode
 from lukasa.interfaces.serialise import import_json, to_json
-from lukasa.scope import SHARED
 
 if TYPE_CHECKING:
     from lukasa.storage.location import StoreLocation

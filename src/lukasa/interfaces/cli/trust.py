@@ -7,7 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from lukasa.clock import from_iso
+from lukasa.core.clock import from_iso
+from lukasa.core.outcome import Outcome
+from lukasa.core.record import Key, Record
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render, rubric, undo
 from lukasa.interfaces.cli.options import (
@@ -25,8 +27,6 @@ from lukasa.interfaces.cli.options import (
 from lukasa.interfaces.cli.render import format_count, shorten
 from lukasa.interfaces.outcomes import ExitCode, require_accepted
 from lukasa.interfaces.serialise import to_json
-from lukasa.outcome import Outcome
-from lukasa.record import Key, Record
 
 if TYPE_CHECKING:
     from lukasa.trust import Trust, TrustScore

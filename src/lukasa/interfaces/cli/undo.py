@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lukasa.core.outcome import Refused
+from lukasa.core.record import Key
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call, RecordScopeOption, argument, find_key, flag, option, parse_time
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import NotAccepted, not_found, require_accepted
 from lukasa.interfaces.serialise import quarantine_json, restore_json
-from lukasa.outcome import Refused
-from lukasa.record import Key
 
 if TYPE_CHECKING:
     from lukasa.journal import Journal

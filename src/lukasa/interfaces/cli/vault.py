@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lukasa.choices import SEARCH_PROFILES, TIERS
+from lukasa.core.choices import SEARCH_PROFILES, TIERS
+from lukasa.core.outcome import Accepted
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     Call,
@@ -37,7 +38,6 @@ from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.cli.transfer import SOURCE_FORMATS, describe_added, show_export, show_import
 from lukasa.interfaces.outcomes import ExitCode, NotAccepted, describe_details, require_accepted
 from lukasa.interfaces.serialise import to_json, vault_record_json
-from lukasa.outcome import Accepted
 from lukasa.storage.engine import QUARANTINE
 
 app = CommandApp(

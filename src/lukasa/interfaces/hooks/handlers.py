@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lukasa.canonical_json import decode, encode
 from lukasa.config import find_nearest_store, read_profile
+from lukasa.core.canonical_json import decode, encode
+from lukasa.core.outcome import Refused
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput, LukasaError
-from lukasa.gate import PiiHandling
 from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.stores import Caller, CallerStores
+from lukasa.journal.gate import PiiHandling
 from lukasa.memory import Memory
-from lukasa.outcome import Refused
 from lukasa.own_stores import is_noted
 from lukasa.recall.recall import build_prompt_block
-from lukasa.scope import SHARED
-from lukasa.standing import ORDERS
+from lukasa.recall.unconfirmed_orders import ORDERS
 from lukasa.transfer.layouts.claude_code import Transcript, TranscriptTurn, read_transcript
 from lukasa.vault import VaultSettings
 

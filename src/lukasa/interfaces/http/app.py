@@ -18,7 +18,8 @@ from starlette.routing import Match
 from starlette.types import ASGIApp
 
 import lukasa
-from lukasa.clock import SystemClock
+from lukasa.core.clock import SystemClock
+from lukasa.core.outcome import Accepted, RepeatedRequest
 from lukasa.errors import LukasaError
 from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
 from lukasa.interfaces.dashboard import login
@@ -61,7 +62,6 @@ from lukasa.interfaces.mcp.http import MCP_PATH
 from lukasa.interfaces.outcomes import NotAccepted, outcome_of, request_error, usage_error
 from lukasa.interfaces.page_sessions import PageSessions
 from lukasa.interfaces.stores import CallerStores
-from lukasa.outcome import Accepted, RepeatedRequest
 
 STREAMING_PATHS = frozenset({"/v1/import"})
 """Paths whose bodies are read as they arrive."""

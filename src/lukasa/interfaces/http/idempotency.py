@@ -19,16 +19,16 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lukasa.canonical_json import decode, encode
+from lukasa.core.canonical_json import decode, encode
+from lukasa.core.outcome import Refused
+from lukasa.core.record import DERIVED_FROM, Key, Link
+from lukasa.core.scope import SYSTEM
 from lukasa.interfaces.auth import TOKEN_KEY
 from lukasa.interfaces.http.responses import JsonResponse, problem_response, record_response
 from lukasa.interfaces.outcomes import outcome_of, request_error, usage_error
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.journal import Journal
 from lukasa.memory import Memory
-from lukasa.outcome import Refused
-from lukasa.record import DERIVED_FROM, Key, Link
-from lukasa.scope import SYSTEM
 
 HTTP_ANSWER = "http_answer"
 REQUEST_KEY = "lukasa.request"

@@ -11,7 +11,7 @@ from fastapi import Depends, Header, Request
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.types import Scope
 
-from lukasa.clock import from_iso
+from lukasa.core.clock import from_iso
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.http.idempotency import MAX_KEY_LENGTH, REQUEST_KEY, KeyedRequest
 from lukasa.interfaces.stores import CALLER_KEY, Caller, CallerStores

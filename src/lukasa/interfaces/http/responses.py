@@ -13,14 +13,14 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from lukasa.canonical_json import decode, encode
+from lukasa.core.canonical_json import decode, encode
+from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.record import Record
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.auth import SAFE_HEADERS
 from lukasa.interfaces.outcomes import NotAccepted, OutcomeInfo, require_accepted
 from lukasa.interfaces.serialise import to_json
 from lukasa.jobs import DeferredJob
-from lukasa.outcome import Outcome, Refused
-from lukasa.record import Record
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 LOG_MEDIA_TYPE = "application/x-ndjson"

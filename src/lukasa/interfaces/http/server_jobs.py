@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lukasa.clock import SystemClock
+from lukasa.core.clock import SystemClock
+from lukasa.core.outcome import Refused
 from lukasa.errors import LukasaError, NotAllowed, StoreClosed
 from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import to_json
@@ -22,7 +23,6 @@ from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.jobs import REGISTRY, DeferredJob, TaskRegistry
 from lukasa.jobs.job import TRANSIENT_ERRORS
 from lukasa.memory import Memory
-from lukasa.outcome import Refused
 from lukasa.storage.file_stores import open_file_store
 
 BACKUP_JOB, EXPORT_JOB = "server.backup", "server.export"

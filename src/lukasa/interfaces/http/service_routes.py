@@ -18,6 +18,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from fastapi import Query
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.record import Key
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import (
@@ -32,8 +34,6 @@ from lukasa.interfaces.http.requests import (
 from lukasa.interfaces.http.responses import WRITTEN, JsonResponse, outcome_response
 from lukasa.interfaces.outcomes import not_found
 from lukasa.memory import Memory
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.record import Key
 
 IDENTITY = frozenset({"author", "origin", "from_agent", "key", "progress", "network"})
 

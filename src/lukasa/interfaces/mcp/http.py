@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lukasa.canonical_json import encode
+from lukasa.core.canonical_json import encode
 from lukasa.errors import RateLimited
 from lukasa.interfaces.api_tokens import ApiToken
 from lukasa.interfaces.auth import TOKEN_KEY, TokenAuthMiddleware, TokenSource

@@ -15,13 +15,13 @@ from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from lukasa.core.outcome import Conflict, Refused
 from lukasa.errors import LukasaError
 from lukasa.interfaces.mcp.tools import ADDITIVE, DESTRUCTIVE, READ_ONLY
 from lukasa.interfaces.outcomes import outcome_of
 from lukasa.interfaces.serialise import to_json
 from lukasa.interfaces.stores import CallerStores
 from lukasa.memory_graph import Entity, MemoryGraph, Relation
-from lukasa.outcome import Conflict, Refused
 
 GRAPH_URI = "memory://knowledge-graph"
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lukasa.errors import LukasaError
 from lukasa.interfaces.stores import CallerStores
-from lukasa.prompt import neutralise
+from lukasa.recall.prompt import neutralise
 
 _MAX_TASK_LENGTH = 4_000
 

@@ -10,7 +10,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.server.mcpserver.resources import ResourceSecurity
 
-from lukasa.canonical_json import encode
+from lukasa.core.canonical_json import encode
 from lukasa.errors import LukasaError, NotAllowed
 from lukasa.interfaces.mcp.responses import TrustResponse
 from lukasa.interfaces.mcp.tools import fence_conversation
@@ -18,8 +18,8 @@ from lukasa.interfaces.outcomes import outcome_of
 from lukasa.interfaces.stores import CallerStores
 from lukasa.memory import Memory
 from lukasa.models.token_counter import open_token_counter
-from lukasa.prompt import PromptItem, build_fenced_block
-from lukasa.standing import find_unconfirmed_orders
+from lukasa.recall.prompt import PromptItem, build_fenced_block
+from lukasa.recall.unconfirmed_orders import find_unconfirmed_orders
 
 BUDGET = 4_000
 _NO_PATH_CHECKS = ResourceSecurity(reject_path_traversal=False, reject_absolute_paths=False)  # no id is a file name

@@ -13,14 +13,14 @@ from typing import Any, Self
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
-from lukasa.canonical_json import encode
-from lukasa.clock import to_iso
+from lukasa.core.canonical_json import encode
+from lukasa.core.clock import to_iso
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.record import Record
 from lukasa.interfaces.outcomes import ToolOutcome, describe_details, outcome_of
 from lukasa.interfaces.serialise import to_json
 from lukasa.journal import ImportReceipt
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.prompt import neutralise
-from lukasa.record import Record
+from lukasa.recall.prompt import neutralise
 from lukasa.trust.score import TrustScore
 
 _MAX_NAME_LENGTH = 200

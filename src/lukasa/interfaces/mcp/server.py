@@ -19,7 +19,7 @@ from mcp_types import Tool as ListedTool
 from pydantic import AnyUrl, ConfigDict, ValidationError, create_model
 
 import lukasa
-from lukasa.canonical_json import encode
+from lukasa.core.canonical_json import encode
 from lukasa.errors import InvalidInput, LukasaError
 from lukasa.interfaces.mcp import prompts, resources
 from lukasa.interfaces.mcp.handshake import CORE_INSTRUCTIONS, INSTRUCTIONS

@@ -13,8 +13,11 @@ from typing import Annotated, Any, Literal
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from lukasa.canonical_json import encode
-from lukasa.clock import from_iso, to_iso
+from lukasa.core.canonical_json import encode
+from lukasa.core.clock import from_iso, to_iso
+from lukasa.core.outcome import Accepted, Refused
+from lukasa.core.record import Key, Record
+from lukasa.core.scope import SHARED, SYSTEM
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.mcp.responses import (
     BlockResponse,
@@ -33,11 +36,8 @@ from lukasa.interfaces.stores import CallerStores
 from lukasa.memory import Memory
 from lukasa.memory_graph import choose_write_scope
 from lukasa.models.token_counter import open_token_counter
-from lukasa.outcome import Accepted, Refused
-from lukasa.prompt import PromptBlock, PromptItem, build_fenced_block
 from lukasa.recall.memories import MemorySource
-from lukasa.record import Key, Record
-from lukasa.scope import SHARED, SYSTEM
+from lukasa.recall.prompt import PromptBlock, PromptItem, build_fenced_block
 
 MemoryId = Annotated[str, Field(min_length=1, max_length=200, description="The id of a memory, note or directive.")]
 RecordId = Annotated[str, Field(min_length=1, max_length=200, description="The id of a record, from another tool.")]

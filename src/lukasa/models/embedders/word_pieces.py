@@ -11,7 +11,7 @@ import string
 import unicodedata
 from collections.abc import Sequence
 
-from lukasa.text_cache import cache_texts
+from lukasa.core.text_cache import cache_texts
 
 _ASCII_WORD = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
 _ASCII_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")

@@ -11,10 +11,10 @@ from typing import Any
 
 from psycopg.errors import UniqueViolation
 
-from lukasa.clock import to_iso, to_microseconds
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.record import Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
-from lukasa.scope import FULL_REACH, SYSTEM, Reach
+from lukasa.core.clock import to_iso, to_microseconds
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.record import Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
+from lukasa.core.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage import quarantine
 from lukasa.storage.append import (
     KeyState,

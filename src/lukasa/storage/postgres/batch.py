@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from lukasa.clock import to_iso, to_microseconds
+from lukasa.core.clock import to_iso, to_microseconds
+from lukasa.core.outcome import Conflict
+from lukasa.core.record import Link, Record, ValidatedDraft, digest_of, parse_entry
 from lukasa.errors import StoreDamaged
-from lukasa.outcome import Conflict
-from lukasa.record import Link, Record, ValidatedDraft, digest_of, parse_entry
 from lukasa.storage.append import NO_KEY_STATE, KeyState, KeyTuple, TallyChanges, build_next_version
 from lukasa.storage.postgres.text_index import index_text
 from lukasa.text.terms import text_pair_keys

@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from lukasa.clock import Clock, SystemClock, to_microseconds
+from lukasa.core.clock import Clock, SystemClock, to_microseconds
+from lukasa.core.outcome import Outcome
+from lukasa.core.record import ValidatedDraft
+from lukasa.core.scope import FULL_REACH, Reach
+from lukasa.core.text_cache import empty_caches
 from lukasa.errors import LukasaError, NotAllowed, StoreClosed, StoreError, mask_password
-from lukasa.outcome import Outcome
-from lukasa.record import ValidatedDraft
-from lukasa.scope import FULL_REACH, Reach
 from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
     ChooseErased,
@@ -57,7 +58,6 @@ from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.reader import PostgresReader
 from lukasa.storage.postgres.sql import SQL
 from lukasa.storage.postgres.vectors import put_vectors
-from lukasa.text_cache import empty_caches
 
 T = TypeVar("T")
 

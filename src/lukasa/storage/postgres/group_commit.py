@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import psycopg
 
-from lukasa.outcome import Outcome
+from lukasa.core.outcome import Outcome
 from lukasa.storage.postgres.append import InsertSingle, encode_group
 from lukasa.storage.postgres.errors import RETRYABLE_ERRORS, is_connection_lost
 from lukasa.storage.postgres.pool import Database

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from lukasa import canonical_json
+from lukasa.core import canonical_json
+from lukasa.core.record import Key, parse_entry
+from lukasa.core.scope import FULL_REACH, SYSTEM
 from lukasa.errors import LukasaError
-from lukasa.record import Key, parse_entry
-from lukasa.scope import FULL_REACH, SYSTEM
 from lukasa.storage import quarantine
 from lukasa.storage.engine import (
     QUARANTINE,

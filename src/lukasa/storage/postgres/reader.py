@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from psycopg import Cursor
 
-from lukasa.record import Record
-from lukasa.scope import Reach
+from lukasa.core.record import Record
+from lukasa.core.scope import Reach
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
 from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.postgres import text_index

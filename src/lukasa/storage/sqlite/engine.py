@@ -17,7 +17,11 @@ from typing import Any, TypeVar
 
 import apsw
 
-from lukasa.clock import Clock, SystemClock, to_microseconds
+from lukasa.core.clock import Clock, SystemClock, to_microseconds
+from lukasa.core.outcome import Outcome
+from lukasa.core.record import Draft, ValidatedDraft, encode_draft
+from lukasa.core.scope import FULL_REACH, SYSTEM, Reach
+from lukasa.core.text_cache import ClearedDict, empty_caches
 from lukasa.errors import (
     InvalidInput,
     LukasaError,
@@ -29,9 +33,6 @@ from lukasa.errors import (
     StoreMissing,
     StoreReadOnly,
 )
-from lukasa.outcome import Outcome
-from lukasa.record import Draft, ValidatedDraft, encode_draft
-from lukasa.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
     LOSS,
@@ -61,7 +62,6 @@ from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL, encode_list, query_rows
 from lukasa.storage.sqlite.store_file import translate_error
 from lukasa.storage.sqlite.writer import BatchWork, FastPath, SqliteWriter, checkpoint
-from lukasa.text_cache import ClearedDict, empty_caches
 
 _logger = logging.getLogger(__name__)
 _REPLAY_CHUNK = 1000

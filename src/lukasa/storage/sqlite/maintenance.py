@@ -10,9 +10,9 @@ from typing import Any
 
 import apsw
 
+from lukasa.core.record import Key
+from lukasa.core.scope import FULL_REACH, SYSTEM
 from lukasa.errors import LukasaError
-from lukasa.record import Key
-from lukasa.scope import FULL_REACH, SYSTEM
 from lukasa.storage import quarantine
 from lukasa.storage.append import TallyChanges
 from lukasa.storage.engine import (

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
+from lukasa.core.record import Key, Record
+from lukasa.core.scope import Reach
+from lukasa.core.text_cache import cache_texts
 from lukasa.errors import StoreDamaged
-from lukasa.record import Key, Record
-from lukasa.scope import Reach
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
 from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.parsed_records import ParsedRecords
@@ -35,7 +36,6 @@ from lukasa.storage.sqlite.reach_search import ReachConditions, score_within_rea
 from lukasa.storage.sqlite.sql import SQL, encode_list
 from lukasa.storage.sqlite.unindexed_texts import EXTRA_MATCHES, IndexPhrase, UnindexedTexts, read_texts
 from lukasa.text.terms import is_prefix_term, strip_particle
-from lukasa.text_cache import cache_texts
 
 _RECORDS_PER_KEY = 10
 _MAX_JOINED_LABELS = 8

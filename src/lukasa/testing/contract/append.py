@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.record import Key, Link, ValidatedDraft, digest_of, entry_bytes
+from lukasa.core.scope import FULL_REACH, Reach
 from lukasa.errors import LukasaError
-from lukasa.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.record import Key, Link, ValidatedDraft, digest_of, entry_bytes
-from lukasa.scope import FULL_REACH, Reach
 from lukasa.storage.engine import Engine, Query, Reader
 from lukasa.testing.clock import NOON, FrozenClock
 from lukasa.testing.contract.base import (

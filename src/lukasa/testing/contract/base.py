@@ -12,12 +12,12 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
-from lukasa.clock import Clock, SystemClock
-from lukasa.gate import Gate
+from lukasa.core.clock import Clock, SystemClock
+from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, ValidatedDraft, entry_bytes
+from lukasa.core.scope import FULL_REACH, SHARED, SYSTEM, Reach
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted, Outcome, Refused
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, ValidatedDraft, entry_bytes
-from lukasa.scope import FULL_REACH, SHARED, SYSTEM, Reach
+from lukasa.journal.gate import Gate
 from lukasa.storage.engine import ERASURE, Engine, EraseResult, Match, Query
 from lukasa.testing.clock import FrozenClock
 

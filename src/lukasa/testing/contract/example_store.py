@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lukasa.record import Key, Link, Record
-from lukasa.scope import FULL_REACH, Reach
+from lukasa.core.record import Key, Link, Record
+from lukasa.core.scope import FULL_REACH, Reach
 from lukasa.storage.engine import Engine, Match, Query, Reader
 from lukasa.testing.clock import FrozenClock
 from lukasa.testing.contract.base import (

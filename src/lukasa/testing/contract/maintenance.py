@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lukasa.core.record import Key, Link, entry_bytes
+from lukasa.core.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.errors import LukasaError, StoreClosed
-from lukasa.record import Key, Link, entry_bytes
-from lukasa.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage.engine import ERASURE, Engine, Query, Reader
 from lukasa.testing.clock import FrozenClock
 from lukasa.testing.contract.base import (

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lukasa.core.record import DERIVED_FROM, Key, Link, Record, ValidatedDraft
+from lukasa.core.scope import FULL_REACH, SHARED, Reach
 from lukasa.errors import InvalidInput, StoreDamaged
-from lukasa.record import DERIVED_FROM, Key, Link, Record, ValidatedDraft
-from lukasa.scope import FULL_REACH, SHARED, Reach
 from lukasa.storage.engine import Engine, Query
 from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.testing.clock import NOON, FrozenClock

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lukasa.record import Key, Link
-from lukasa.scope import FULL_REACH
+from lukasa.core.record import Key, Link
+from lukasa.core.scope import FULL_REACH
 from lukasa.storage.engine import Engine
 from lukasa.testing.clock import FrozenClock
 from lukasa.testing.contract.base import (

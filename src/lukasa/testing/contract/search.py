@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lukasa.record import Record
-from lukasa.scope import FULL_REACH, Reach
+from lukasa.core.record import Record
+from lukasa.core.scope import FULL_REACH, Reach
 from lukasa.storage.engine import Engine, NearDuplicate, Query
 from lukasa.testing.clock import NOON, FrozenClock
 from lukasa.testing.contract.base import (

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from lukasa.outcome import Conflict, Refused
-from lukasa.record import Link, ValidatedDraft
-from lukasa.scope import FULL_REACH, SYSTEM, Reach
+from lukasa.core.outcome import Conflict, Refused
+from lukasa.core.record import Link, ValidatedDraft
+from lukasa.core.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage.append import WriteReader
 from lukasa.storage.engine import Engine, Reader
 from lukasa.testing.clock import FrozenClock

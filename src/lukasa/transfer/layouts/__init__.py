@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, cast
 
-from lukasa.clock import Clock, IdMaker
+from lukasa.core.clock import Clock, IdMaker
+from lukasa.core.outcome import Accepted, Outcome
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted, Outcome
 
 LAYOUTS: Mapping[str, str] = MappingProxyType(
     {"loki": "lukasa.transfer.layouts.loki", "memory-graph": "lukasa.transfer.layouts.memory_graph"}

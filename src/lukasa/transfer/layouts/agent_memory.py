@@ -17,9 +17,9 @@ from typing import Any
 
 import orjson
 
-from lukasa import canonical_json
+from lukasa.core import canonical_json
+from lukasa.core.outcome import Refused
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.outcome import Refused
 from lukasa.storage.files import check_output_path, open_output_file, read_limited
 from lukasa.transfer.layouts import LayoutImportResult
 from lukasa.trust import Trust

@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lukasa.canonical_json import find_bracket_fault
-from lukasa.clock import from_iso
+from lukasa.core.canonical_json import find_bracket_fault
+from lukasa.core.clock import from_iso
 from lukasa.errors import InvalidInput
 
 MAX_TRANSCRIPT_BYTES = 200_000_000

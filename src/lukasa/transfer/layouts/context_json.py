@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lukasa import canonical_json
-from lukasa.clock import from_iso, to_iso
 from lukasa.context import Context, Conversations, ConversationSettings, Turn
 from lukasa.context.state import STATE_FIELDS, default_state, parse_time
+from lukasa.core import canonical_json
+from lukasa.core.clock import from_iso, to_iso
+from lukasa.core.outcome import Conflict, Outcome, Refused
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.outcome import Conflict, Outcome, Refused
 from lukasa.storage.files import open_output_file, read_limited
 from lukasa.transfer.layouts import LayoutImportResult, encode_json
 

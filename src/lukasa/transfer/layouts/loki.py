@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lukasa import canonical_json
-from lukasa.choices import KNOWLEDGE_KINDS, KnowledgeKind
-from lukasa.clock import Clock, IdMaker
+from lukasa.core import canonical_json
+from lukasa.core.choices import KNOWLEDGE_KINDS, KnowledgeKind
+from lukasa.core.clock import Clock, IdMaker
+from lukasa.core.outcome import Accepted
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.experience.consolidation.clusters import EpisodeError, clean_text
 from lukasa.experience.episodes import EPISODE, Episode, Episodes
@@ -36,8 +38,6 @@ from lukasa.experience.knowledge import (
 from lukasa.experience.ledgers import LEDGER, Ledger, Ledgers
 from lukasa.experience.skills import SKILL, Skill, Skills, file_stem
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.storage.engine import Query, Reader, split_into_chunks
 from lukasa.storage.files import open_output_file
 from lukasa.transfer.layouts import LayoutImportResult, encode_json

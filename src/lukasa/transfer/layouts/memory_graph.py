@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lukasa.canonical_json import decode
-from lukasa.clock import Clock, IdMaker
+from lukasa.core.canonical_json import decode
+from lukasa.core.clock import Clock, IdMaker
+from lukasa.core.outcome import Refused
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
 from lukasa.memory_graph import Entity, MemoryGraph, Relation
-from lukasa.outcome import Refused
 from lukasa.storage.files import open_output_file, read_lines
 from lukasa.transfer.layouts import LayoutImportResult
 

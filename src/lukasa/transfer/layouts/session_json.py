@@ -14,12 +14,12 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from lukasa import canonical_json
-from lukasa.clock import from_iso
+from lukasa.core import canonical_json
+from lukasa.core.clock import from_iso
+from lukasa.core.outcome import Accepted, Conflict, Outcome
+from lukasa.core.record import Key
+from lukasa.core.scope import SHARED
 from lukasa.errors import FormatError, InvalidInput
-from lukasa.outcome import Accepted, Conflict, Outcome
-from lukasa.record import Key
-from lukasa.scope import SHARED
 from lukasa.sessions.checkpoint_files import CHECKPOINT_FORMAT, session_folder
 from lukasa.sessions.records import CHECKPOINT
 from lukasa.sessions.sessions import Sessions

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lukasa import canonical_json
-from lukasa.clock import from_iso
+from lukasa.core import canonical_json
+from lukasa.core.clock import from_iso
+from lukasa.core.outcome import Refused
 from lukasa.errors import InvalidInput
 from lukasa.journal import Journal
-from lukasa.outcome import Refused
 from lukasa.storage.engine import Progress, Query
 from lukasa.storage.files import read_lines
 from lukasa.transfer.jsonl import count_versions, track_progress

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from lukasa.clock import from_iso
+from lukasa.core.clock import from_iso
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.vault import VaultMemory
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lukasa.canonical_json import decode
+from lukasa.core.canonical_json import decode
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.transfer.sources import SourceConversation, SourceItem, SourceMemory, Unreadable, make_memory, parse_moment
 from lukasa.transfer.sources.databases import ForeignDatabase, open_database

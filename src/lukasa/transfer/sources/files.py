@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lukasa.canonical_json import find_bracket_fault
+from lukasa.core.canonical_json import find_bracket_fault
 from lukasa.errors import FormatError
 from lukasa.storage.files import read_limited
 from lukasa.transfer.sources import MAX_FILE_BYTES

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lukasa.context import Conversations
+from lukasa.core.outcome import Accepted, Refused
+from lukasa.core.record import Draft, Key
 from lukasa.journal import Journal
-from lukasa.outcome import Accepted, Refused
 from lukasa.pii.detector import describe_findings, find_pii, redact_text
-from lukasa.record import Draft, Key
 from lukasa.storage.engine import Progress, Reader
 from lukasa.transfer.sources import SourceConversation, SourceFile, SourceItem, SourceMemory, Unreadable
 from lukasa.vault import Vault

@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from lukasa.core.outcome import Refused
 from lukasa.errors import FormatError
-from lukasa.outcome import Refused
 from lukasa.storage.files import read_limited
 from lukasa.transfer.layouts.vault_jsonl import read_versions
 from lukasa.transfer.sources import MAX_FILE_BYTES, SourceItem, SourceMemory, Unreadable, make_memory, parse_moment

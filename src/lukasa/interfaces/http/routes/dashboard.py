@@ -12,6 +12,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 import lukasa
+from lukasa.core.record import Key, Record, draft_from
+from lukasa.core.scope import SHARED, SYSTEM
 from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.interfaces.api_tokens import ApiToken
 from lukasa.interfaces.auth import TOKEN_KEY
@@ -29,8 +31,6 @@ from lukasa.interfaces.http.routes.memories import Text
 from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import to_json
 from lukasa.journal import Journal
-from lukasa.record import Key, Record, draft_from
-from lukasa.scope import SHARED, SYSTEM
 from lukasa.storage.engine import Query as RecordQuery
 from lukasa.storage.engine import Reader
 from lukasa.vault.settings import MEMORY_KIND

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
-from lukasa.canonical_json import encode
 from lukasa.context.records import CONTEXT, FACT, SUMMARY, TURN, ConversationRecords, parse_turn
+from lukasa.core.canonical_json import encode
+from lukasa.core.record import Key, Record
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.doctor import run_checks
 from lukasa.interfaces.http.prefix_router import PrefixRouter
@@ -22,7 +23,6 @@ from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import to_json
 from lukasa.journal import Journal
 from lukasa.network.hub import MAX_INBOX
-from lukasa.record import Key, Record
 from lukasa.sessions.records import ARCHIVE, DELTA, EVENT, INCIDENT, SESSION, SessionRecords
 from lukasa.storage.engine import Query as RecordQuery
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
+from lukasa.core.outcome import Refused
 from lukasa.experience import Episodes
 from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, Name, RequestModel, WholeNumber, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.http.service_routes import JsonObject, ServiceRoutes
 from lukasa.interfaces.outcomes import NotAccepted
-from lukasa.outcome import Refused
 
 routes = ServiceRoutes("/v1/episodes", lambda memory: memory.episodes)
 

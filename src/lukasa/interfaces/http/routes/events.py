@@ -15,13 +15,13 @@ import anyio
 from fastapi import Header, Query, Request
 from starlette.responses import StreamingResponse
 
-from lukasa.canonical_json import encode
+from lukasa.core.canonical_json import encode
+from lukasa.core.record import Record
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, WholeNumber
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.serialise import to_json
 from lukasa.memory import Memory
-from lukasa.record import Record
 from lukasa.storage.engine import Query as RecordQuery
 
 router = PrefixRouter(prefix="/v1/events", tags=["events"])

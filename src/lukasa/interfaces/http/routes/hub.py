@@ -10,14 +10,14 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
+from lukasa.core.record import Draft
+from lukasa.core.scope import SHARED
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, Name, RequestModel, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.memory import Memory
 from lukasa.network import NetworkHub, SendReceipt
-from lukasa.record import Draft
-from lukasa.scope import SHARED
 
 router = PrefixRouter(prefix="/v1/agents/{agent}", tags=["hub"])
 MAX_EFFECTS = 100

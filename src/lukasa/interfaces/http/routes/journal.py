@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
+from lukasa.core.record import Key
 from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, Name, RequestModel, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.http.service_routes import AnyKey, LongText, ServiceRoutes
 from lukasa.interfaces.serialise import quarantine_json, restore_json
 from lukasa.journal import Journal
-from lukasa.record import Key
 
 routes = ServiceRoutes("/v1/journal", lambda memory: memory.journal)
 

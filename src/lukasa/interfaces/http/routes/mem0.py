@@ -21,17 +21,17 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lukasa.canonical_json import decode
-from lukasa.clock import SystemClock, to_iso
 from lukasa.context import Turn
 from lukasa.context.facts import extract_facts
+from lukasa.core.canonical_json import decode
+from lukasa.core.clock import SystemClock, to_iso
+from lukasa.core.outcome import Accepted, Refused
+from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, WholeNumber, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.outcomes import NotAccepted, not_found, require_accepted
 from lukasa.memory import Memory
-from lukasa.outcome import Accepted, Refused
-from lukasa.scope import SHARED
 from lukasa.text.sentences import split_sentences
 from lukasa.vault import MemoryProposal, VaultMemory
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
+from lukasa.core.outcome import Accepted, Outcome
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import (
     MAX_ITEMS,
@@ -22,7 +23,6 @@ from lukasa.interfaces.http.requests import (
 from lukasa.interfaces.http.responses import WRITTEN, JsonResponse, entity_tag, outcome_response
 from lukasa.interfaces.outcomes import not_found, outcome_of
 from lukasa.interfaces.serialise import to_json
-from lukasa.outcome import Accepted, Outcome
 
 router = PrefixRouter(prefix="/v1/memories", tags=["memories"])
 Text = Annotated[str, Field(min_length=1, max_length=20_000)]

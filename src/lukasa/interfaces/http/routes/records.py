@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Header, Query
 from starlette.responses import Response
 
+from lukasa.core.record import Key
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import (
     MAX_ITEMS,
@@ -27,7 +28,6 @@ from lukasa.interfaces.http.responses import (
 )
 from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import versions_json
-from lukasa.record import Key
 from lukasa.storage.engine import Query as RecordQuery
 
 router = PrefixRouter(prefix="/v1/records", tags=["records"])

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lukasa.clock import SystemClock
+from lukasa.core.clock import SystemClock
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.api_tokens import MAX_RATE, ApiTokens, require_holder
 from lukasa.interfaces.http.prefix_router import PrefixRouter

@@ -12,7 +12,9 @@ from fastapi import Path, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 
-from lukasa.clock import to_iso
+from lukasa.core.clock import to_iso
+from lukasa.core.outcome import Refused
+from lukasa.core.scope import SYSTEM
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.interfaces.auth import TOKEN_KEY
 from lukasa.interfaces.http.prefix_router import PrefixRouter
@@ -22,8 +24,6 @@ from lukasa.interfaces.http.server_jobs import BACKUP_JOB, EXPORT_JOB, ServerJob
 from lukasa.interfaces.outcomes import NotAccepted, not_found, outcome_of, require_accepted
 from lukasa.interfaces.serialise import import_json, to_json
 from lukasa.memory import Memory, find_backups
-from lukasa.outcome import Refused
-from lukasa.scope import SYSTEM
 from lukasa.storage.engine import Query
 from lukasa.storage.log_file import MAX_HEADER_BYTES, MAX_LINE_BYTES
 from lukasa.transfer.backup import store_backup_name

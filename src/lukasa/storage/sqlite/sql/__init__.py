@@ -8,7 +8,7 @@ from typing import Any
 
 import apsw
 
-from lukasa import canonical_json
+from lukasa.core import canonical_json
 from lukasa.storage.sql_loader import load_statements
 
 SQL = load_statements(__name__)

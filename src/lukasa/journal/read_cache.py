@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from lukasa.core.text_cache import register_cache
 from lukasa.journal import Journal
-from lukasa.text_cache import register_cache
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 
-from lukasa.record import Key, Record
-from lukasa.scope import SHARED, SYSTEM
+from lukasa.core.record import Key, Record
+from lukasa.core.scope import SHARED, SYSTEM
 from lukasa.storage.engine import Query, Reader
 
 _NEWEST_CHECKED = 8

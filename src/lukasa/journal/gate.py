@@ -14,14 +14,14 @@ from math import isfinite
 from types import MappingProxyType, NoneType
 from typing import Any, Literal
 
-from lukasa.body_shape import BodyShape
-from lukasa.canonical_json import MAX_DEPTH, MAX_INTEGER, MIN_INTEGER, SURROGATES, TOO_LONG_FAULT, find_json_fault
-from lukasa.clock import from_iso
+from lukasa.core.body_shape import BodyShape
+from lukasa.core.canonical_json import MAX_DEPTH, MAX_INTEGER, MIN_INTEGER, SURROGATES, TOO_LONG_FAULT, find_json_fault
+from lukasa.core.clock import from_iso
+from lukasa.core.outcome import Refused
+from lukasa.core.record import NO_BODY, Draft, Key, Link, Record, ValidatedDraft, encode_draft, encode_drafts
+from lukasa.core.text_cache import register_cache
 from lukasa.errors import InvalidInput
-from lukasa.outcome import Refused
-from lukasa.record import NO_BODY, Draft, Key, Link, Record, ValidatedDraft, encode_draft, encode_drafts
 from lukasa.storage.engine import IMPORT, QUARANTINE, RESERVED_KINDS, SET_ASIDE
-from lukasa.text_cache import register_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class KindSpec:
     the owner writes them in any scope, an agent in its own alone. ``falls_back`` says that an earlier version may take the
     place of a damaged one: of a running state, not of a statement that it would bring back.
 
-    The rest says who may write the kind (see ``lukasa.write_rules``). ``written_by`` is the least channel that a caller with limits
+    The rest says who may write the kind (see ``lukasa.journal.write_rules``). ``written_by`` is the least channel that a caller with limits
     needs, ``agent_field`` the field of the body (or ``id``) that names the agent who acts. ``agent_check`` refuses drafts that
     only a service may write for an agent. ``is_statement`` says that a record states something in its author's name, so that
     nobody else changes it unless only its ``open_fields`` differ, such as counts, in the body or in labels.

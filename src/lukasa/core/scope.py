@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lukasa.core.text_cache import cache_texts
 from lukasa.errors import InvalidInput
-from lukasa.text_cache import cache_texts
 
 SHARED = "shared"
 SYSTEM = "_lukasa"

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from lukasa.clock import from_iso, to_iso, to_utc
+from lukasa.core.clock import from_iso, to_iso, to_utc
+from lukasa.core.record import Key, Record
 from lukasa.errors import InvalidInput
-from lukasa.record import Key, Record
 
 EXPIRES_AT, CONFIRMED_AT, STATED_AT = "expires_at", "confirmed_at", "stated_at"
 _DAYS_PER_WEEK, _DAYS_PER_MONTH, _DAYS_PER_YEAR = 7, 30.44, 365.25

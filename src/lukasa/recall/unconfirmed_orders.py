@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Record
 from lukasa.journal import Journal
-from lukasa.record import DERIVED_FROM, Draft, Key, Record
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.orders import find_order
 

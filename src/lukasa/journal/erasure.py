@@ -11,10 +11,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lukasa import canonical_json
-from lukasa.record import DERIVED_FROM, Key, Record
+from lukasa.core import canonical_json
+from lukasa.core.record import DERIVED_FROM, Key, Record
+from lukasa.journal.write_rules import PROPOSAL
 from lukasa.storage.engine import SET_ASIDE, Query, Reader
-from lukasa.write_rules import PROPOSAL
 
 SYNC_CONFLICT = "sync_conflict"
 _KINDS_WITH_COPIES = (SYNC_CONFLICT, PROPOSAL, SET_ASIDE)

@@ -21,12 +21,12 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from lukasa import canonical_json
-from lukasa.clock import from_iso, to_iso
-from lukasa.gate import Gate, KindSpec
-from lukasa.outcome import Refused
-from lukasa.record import DERIVED_FROM, Draft, Key, Link, Record
-from lukasa.scope import SYSTEM
+from lukasa.core import canonical_json
+from lukasa.core.clock import from_iso, to_iso
+from lukasa.core.outcome import Refused
+from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record
+from lukasa.core.scope import SYSTEM
+from lukasa.journal.gate import Gate, KindSpec
 from lukasa.storage.engine import Reader
 
 Channel = Literal["service", "raw", "import"]

@@ -17,13 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from lukasa.argument_types import check_arguments
-from lukasa.clock import Clock, IdMaker, to_iso, to_utc
-from lukasa.erasure import choose_erased
-from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
-from lukasa.gate import Gate
-from lukasa.outcome import Accepted, Outcome, Refused
-from lukasa.record import (
+from lukasa.core.argument_types import check_arguments
+from lukasa.core.clock import Clock, IdMaker, to_iso, to_utc
+from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.record import (
     DERIVED_FROM,
     NO_BODY,
     Draft,
@@ -38,7 +35,19 @@ from lukasa.record import (
     entry_suffix,
     parse_entry,
 )
-from lukasa.scope import FULL_REACH, SHARED, SYSTEM, Reach, check_agent_name, may_set_rule, poses_as_another
+from lukasa.core.scope import FULL_REACH, SHARED, SYSTEM, Reach, check_agent_name, may_set_rule, poses_as_another
+from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
+from lukasa.journal.erasure import choose_erased
+from lukasa.journal.gate import Gate
+from lukasa.journal.write_rules import (
+    MAX_OPEN_PROPOSALS,
+    PROPOSAL,
+    Channel,
+    TrustOf,
+    WriteRules,
+    proposal_draft,
+    refuse_kind,
+)
 from lukasa.storage.append import RequestLog
 from lukasa.storage.engine import (
     ALL_RECORDS,
@@ -71,7 +80,6 @@ from lukasa.storage.engine import (
 from lukasa.storage.integrity import describe_loss, name_entry
 from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.storage.reader import names_subject
-from lukasa.write_rules import MAX_OPEN_PROPOSALS, PROPOSAL, Channel, TrustOf, WriteRules, proposal_draft, refuse_kind
 
 T = TypeVar("T")
 
@@ -243,7 +251,7 @@ class Journal:
             self._engine.has_ended = True
 
     def with_valid_bodies(self, *, skip_damaged: bool = True) -> Journal:
-        """Return a journal for services: it writes the kinds that services write (see ``lukasa.write_rules``).
+        """Return a journal for services: it writes the kinds that services write (see ``lukasa.journal.write_rules``).
 
         A record whose body is not as its kind declares is damaged for it: one of an older store, another program or an import.
         ``get`` returns ``None`` for a damaged record unless ``skip_damaged`` is false; then it raises ``StoreDamaged``, for

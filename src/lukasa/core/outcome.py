@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lukasa.record import Key, Record
+from lukasa.core.record import Key, Record
 
 
 @dataclass(frozen=True, slots=True)

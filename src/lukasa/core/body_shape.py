@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from lukasa.clock import from_iso
+from lukasa.core.clock import from_iso
 
 FaultFinder = Callable[[Any], str | None]
 """Returns what is wrong with a value, in words that follow the field's name, or ``None``."""

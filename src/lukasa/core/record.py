@@ -21,9 +21,9 @@ from itertools import repeat
 from operator import not_
 from typing import Any, NamedTuple
 
-from lukasa import canonical_json
-from lukasa.clock import from_iso, to_iso
-from lukasa.scope import SHARED
+from lukasa.core import canonical_json
+from lukasa.core.clock import from_iso, to_iso
+from lukasa.core.scope import SHARED
 
 DERIVED_FROM = "derived_from"
 """The relation from a record to those it was made from. Undo, quarantine and erasure follow it."""

@@ -88,7 +88,7 @@ types: setup  ## type checks of the package, the benchmarks and the tests
 contract: setup
 	$(BIN)/lint-imports
 
-house: setup  ## the size and shape of the code beside their limits
+house: setup  ## the size and shape of the code beside their bars; fails when one grows past its limit
 	$(BIN)/python tools/house.py
 
 docs: setup  ## build the documentation as a site in build/site, offline, and check every link
@@ -123,7 +123,7 @@ hashes:  ## write constraints-hashes.txt and the versions of frameworks anew, af
 	build/hashes/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --group frameworks --extra postgres \
 		--no-header --no-annotate -o tests/frameworks/constraints.txt
 
-check: lint types contract test  ## what CI runs
+check: lint types contract house test  ## what CI runs
 
 clean:  ## remove what was built
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

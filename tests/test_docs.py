@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.each import each
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 EXAMPLE = re.compile(r"```python\n(.*?)```\n\nprints\n\n```text\n(.*?)```", re.DOTALL)
@@ -49,7 +51,7 @@ def test_the_readme_has_an_example():
     assert any("README" in str(example.id) for example in EXAMPLES)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each("page", PAGES)
 def test_every_link_between_pages_leads_to_a_file(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target

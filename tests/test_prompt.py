@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lukasa.models.token_counter import TokenCounter, open_token_counter
 from lukasa.recall.prompt import PromptItem, build_fenced_block, neutralise
+from support.each import each
 
 COUNTER = open_token_counter()
 ESCAPES = [
@@ -158,7 +159,7 @@ def block(*texts, budget=4000, **fields):
     )
 
 
-@pytest.mark.parametrize("text", ESCAPES, ids=lambda text: ascii(text)[:30])
+@each("text", ESCAPES)
 def test_no_text_leaves_the_fence(text):
     lines = block("before", text, "after").text.split("\n")
     nonce = lines[0].removeprefix("<lukasa ").removesuffix(">")
@@ -173,7 +174,7 @@ def test_no_text_leaves_the_fence(text):
 
 
 @pytest.mark.parametrize("field", ["source", "author", "when", "trust"])
-@pytest.mark.parametrize("text", ESCAPES, ids=lambda text: ascii(text)[:30])
+@each("text", ESCAPES)
 def test_no_source_author_time_or_trust_leaves_the_fence(field, text):
     item = PromptItem("text", "source", **({field: text} if field != "source" else {}))
     if field == "source":
@@ -192,8 +193,9 @@ def restore_markers(text):
 
 
 @pytest.mark.requirement("RCL-4")
-@pytest.mark.parametrize(("family", "marker"), MARKER_ROWS)
-def test_the_control_markers_of_every_family_of_models_are_broken_up_and_stay_readable(family, marker):
+@each("row", MARKER_ROWS)
+def test_the_control_markers_of_every_family_of_models_are_broken_up_and_stay_readable(row):
+    _, marker = row
     for form in (marker, marker.replace("_", "_\u200b"), f"\ufe0f{marker}"):
         visible = neutralise(f"before\n{form} after")
         assert marker not in visible
@@ -202,8 +204,9 @@ def test_the_control_markers_of_every_family_of_models_are_broken_up_and_stay_re
 
 
 @pytest.mark.requirement("RCL-4")
-@pytest.mark.parametrize(("family", "marker"), [row for row in MARKER_ROWS if row[0] != "Markdown"])
-def test_prose_that_mentions_a_marker_stays_as_it_is_but_for_the_marker(family, marker):
+@each("row", [row for row in MARKER_ROWS if row[0] != "Markdown"])
+def test_prose_that_mentions_a_marker_stays_as_it_is_but_for_the_marker(row):
+    family, marker = row
     sentence = f"The template of {family} writes it,\n{marker}\nbefore each turn."
     before, middle, after = neutralise(sentence).split("\n")
     assert (before, after) == (f"The template of {family} writes it,", "before each turn.")
@@ -211,8 +214,9 @@ def test_prose_that_mentions_a_marker_stays_as_it_is_but_for_the_marker(family, 
 
 
 @pytest.mark.requirement("RCL-4")
-@pytest.mark.parametrize("characters", HIDDEN_CHARACTERS.values(), ids=HIDDEN_CHARACTERS)
-def test_characters_that_show_nothing_carry_no_message(characters):
+@each("name", HIDDEN_CHARACTERS)
+def test_characters_that_show_nothing_carry_no_message(name):
+    characters = HIDDEN_CHARACTERS[name]
     for hidden in (*characters, characters, characters * 50):
         assert neutralise(f"a{hidden}b").replace(" ", "") == "ab"
         assert neutralise(f"{hidden}\u4f1a{hidden}\u8b70{hidden}").replace(" ", "") == "\u4f1a\u8b70"

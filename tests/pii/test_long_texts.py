@@ -13,6 +13,7 @@ from lukasa.pii.passwords import PASSWORDS, WEAK_KEYWORDS
 from lukasa.pii.patterns import find_after_keyword, is_token
 from lukasa.pii.tokens import LABELLED_SECRETS, MIDDLE_LITERALS, TOKEN_PREFIXES
 from lukasa_bench.pii import hostile_texts
+from support.each import each
 
 pytestmark = pytest.mark.requirement("VLT-4")
 
@@ -54,7 +55,7 @@ def test_a_long_text_with_few_findings_per_window_is_reported_exactly(seed):
     assert detector.find_pii(text) == found
 
 
-@pytest.mark.parametrize("name", hostile_texts(2_000))
+@each("name", hostile_texts(2_000))
 def test_no_finding_in_a_hostile_text_is_lost(name):
     text = hostile_texts(20_000)[name]
     found, exact = detector.find_pii(text), exact_findings(text)

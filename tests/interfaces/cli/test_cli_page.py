@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from lukasa.interfaces.cli.app import app
 from lukasa.interfaces.cli.tour import TOUR_STEPS, run_steps
 from lukasa.interfaces.outcomes import OUTCOMES, ExitCode
+from support.each import each
 
 pytestmark = pytest.mark.requirement("DOO-2")
 
@@ -46,7 +47,7 @@ def commands(group, *path):
 COMMANDS = dict(commands(typer.main.get_command(app)))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each("name", COMMANDS)
 def test_every_command_is_documented_with_its_options_and_an_example(name):
     section = SECTIONS[name]
     for parameter in COMMANDS[name].params:

@@ -19,6 +19,7 @@ from lukasa import errors
 from lukasa.interfaces.cli import main
 from lukasa.interfaces.cli.app import RootCommandGroup, app
 from lukasa.interfaces.outcomes import ExitCode
+from support.each import each
 
 pytestmark = pytest.mark.requirement("DOO-2")
 
@@ -144,7 +145,7 @@ def all_commands(command, *path):
 COMMANDS = dict(all_commands(typer.main.get_command(app)))
 
 
-@pytest.mark.parametrize("path", [path for path in COMMANDS if path], ids=" ".join)
+@each("path", [path for path in COMMANDS if path])
 def test_every_command_has_a_help_text_with_an_example(path):
     summary, *_, example = COMMANDS[path].help.split("\n\n")
     assert re.fullmatch(r"[A-Z][^.]*\b.*\.", summary), summary
@@ -152,7 +153,7 @@ def test_every_command_has_a_help_text_with_an_example(path):
     assert re.match(rf"Example: lukasa (--\S+ \S+ )*({' '.join(path)}|{path[-1]})\b", example), example
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+@each("path", COMMANDS)
 def test_help_shows_no_type_for_flags(path):
     assert "<bool>" not in call(*path, "--help").stdout
 

@@ -88,7 +88,7 @@ types: setup  ## type checks of the package, the benchmarks and the tests
 contract: setup
 	$(BIN)/lint-imports
 
-house: setup  ## the size and shape of the code beside their bars; fails when one grows past its limit
+house: setup  ## the size and shape of the code with their bars; fails when a figure grows past its limit
 	$(BIN)/python tools/house.py
 
 docs: setup  ## build the documentation as a site in build/site, offline, and check every link
@@ -115,7 +115,7 @@ audit:  ## look up the pinned packages in advisory databases, where one can be r
 	build/audit/bin/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.9"
 	build/audit/bin/python tools/audit.py build/audit/bin/pip-audit
 
-hashes:  ## write constraints-hashes.txt and the versions of frameworks anew, after a change of constraints.txt
+hashes:  ## write constraints-hashes.txt and the versions of frameworks again, after a change of constraints.txt
 	$(PYTHON) -m venv build/hashes
 	build/hashes/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.5"
 	build/hashes/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --group dev $(EXTRAS) \

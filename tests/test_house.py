@@ -20,6 +20,22 @@ from lukasa.core.canonical_json import encode
 ROOT = Path(__file__).parent.parent
 PACKAGE_FILES = sorted((ROOT / "src" / "lukasa").rglob("*.py"))
 CHECKED_FILES = [*PACKAGE_FILES, *sorted((ROOT / "benchmarks").rglob("*.py")), *sorted((ROOT / "tools").rglob("*.py"))]
+CHECKED_PAGES = sorted(
+    path
+    for pattern in (
+        "*.md",
+        "Makefile",
+        "deploy/*",
+        "docs/**/*.md",
+        "examples/**/*.py",
+        "src/**/*.html",
+        "src/**/*.js",
+        "src/**/*.md",
+    )
+    for path in ROOT.glob(pattern)
+    if path.is_file() and "vendor" not in path.parts
+)
+"""The pages that people read: documents, the dashboard, and the help of make."""
 
 UNWANTED_WORDS = re.compile(
     r"\b(told|whoever|anew|borne|spelled|veil(s|ed)?|stands in|beside|errands?|doors?|rooms|keepers?)\b", re.IGNORECASE
@@ -30,6 +46,8 @@ ALLOWED_PHRASES = {
     "``told``": "the public field of a prompt block that counts its memories",
     "|door|": "a pattern of secrets that matches this word before a code",
     "|told|": "a pattern of recall that matches this word in questions",
+    "codes of doors": "real doors, whose codes are secrets",
+    "a keeper reads with the fingers": "the person who reads a lukasa, in the first paragraph of the README",
 }
 """Text that may contain an unwanted word, with the reason."""
 
@@ -117,6 +135,16 @@ def test_docstrings_comments_and_messages_contain_no_unwanted_word() -> None:
         for path in CHECKED_FILES
         for line, text in prose_of(path.read_text("utf-8"))
         for match in UNWANTED_WORDS.finditer(without_allowed_phrases(text))
+    ]
+    assert found == []
+
+
+def test_documents_and_pages_contain_no_unwanted_word() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}"
+        for path in CHECKED_PAGES
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        for match in UNWANTED_WORDS.finditer(without_allowed_phrases(line))
     ]
     assert found == []
 

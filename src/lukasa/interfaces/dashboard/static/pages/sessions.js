@@ -57,7 +57,7 @@ function Session({ scope, id }) {
             ${pages.more && html`<${Button} kind="quiet" onClick=${pages.more}>Show what came before<//>`}`}
         <//>
       <//>
-      <div class="stack beside">
+      <div class="stack alongside">
         ${at !== null && html`<${StateAt} scope=${scope} id=${id} at=${at} entries=${entries} newest=${at === entries[0]?.seq} />`}
         ${isSession && html`<${Checkpoints} scope=${scope} id=${id} onRecovered=${pages.reload} />`}
       </div>

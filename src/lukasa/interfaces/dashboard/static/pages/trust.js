@@ -74,7 +74,7 @@ function Agents({ state }) {
   <//>`;
 }
 
-// A score on a line from 0 to 1, with its interval as a band; the number stands beside it.
+// A score on a line from 0 to 1, with its interval as a band; the number is next to it.
 function Interval({ score }) {
   const [low, high] = score.interval;
   return html`<div class="interval">
@@ -102,7 +102,7 @@ function Parts({ score }) {
   <//>`;
 }
 
-const REASONS = { initial: "first score", dissent_impact_true: "a dissent changed the output", dissent_impact_false: "a dissent changed nothing", override: "an override", override_regretted: "an override was taken back", rebuilt: "computed anew" };
+const REASONS = { initial: "first score", dissent_impact_true: "a dissent changed the output", dissent_impact_false: "a dissent changed nothing", override: "an override", override_regretted: "an override was taken back", rebuilt: "computed again" };
 
 function Agent({ agent }) {
   const base = join("/v1/trust/agents", agent);

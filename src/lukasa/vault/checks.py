@@ -1,7 +1,7 @@
-"""Proposals of memories, the part of the vault's write gate that needs no store, and counts of refusals.
+"""Proposals of memories, the checks of the vault's write gate, and counts of refusals.
 
-The checks run in the document's order, before the write lock. Register upsert, near-duplicate and capacity need the store
-and run inside the conditional append that writes; see ``lukasa.vault.vault``.
+The checks run in the document's order: those that need no store before the write lock (``check_proposal``), then register
+upsert, near-duplicate and capacity inside the conditional append that writes (``StoreChecks``).
 
 Noise is text that belongs in the burst journal and not in the vault: text with one of the signals as whole words. Six of
 the ten signals are words of the journal and always count. The other four are also plain words (``heartbeat``,
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -27,7 +27,7 @@ from lukasa.core.choices import TIERS
 from lukasa.core.clock import from_iso, to_iso, to_utc
 from lukasa.core.freshness import EXPIRES_AT
 from lukasa.core.outcome import Outcome, Refused
-from lukasa.core.record import Draft, Key, Link
+from lukasa.core.record import Draft, Key, Link, Record
 from lukasa.core.scope import SHARED, SYSTEM, Reach
 from lukasa.core.text_cache import cache_texts
 from lukasa.errors import InvalidInput, StoreError
@@ -36,7 +36,8 @@ from lukasa.pii.detector import describe_findings, draft_texts, find_pii_once, r
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.stopwords import NOISE_STOP_WORDS
 from lukasa.text.terms import normalise_text
-from lukasa.vault.settings import AMBIGUOUS_SIGNALS, LOG, MEMORY_KIND, VaultSettings
+from lukasa.vault.duplicates import ComparableText, DuplicateIndex, DuplicateMatch
+from lukasa.vault.settings import AMBIGUOUS_SIGNALS, LOG, MEMORY_KIND, REGISTER, VaultSettings
 
 DISTINCT_FROM = "distinct_from"
 """The relation from a memory to a similar one that states another fact, as the writer said."""
@@ -264,6 +265,83 @@ def _compile_signals(signals: tuple[str, ...]) -> tuple[re.Pattern[str], dict[st
         forms.setdefault(_SEPARATORS.sub(" ", normalise_text(signal)), signal)
     alternatives = (r"[\s-]+".join(map(re.escape, form.split(" "))) for form in forms)
     return re.compile(r"(?<![\w-])(?:" + "|".join(alternatives) + r")(?![\w-])" if signals else r"(?!)"), forms
+
+
+class StoreChecks:
+    """The checks that read the store, for the memories of one conditional append.
+
+    Each memory that is let in counts for those after it, so that a batch gets the verdicts of single writes.
+    """
+
+    def __init__(
+        self, reader: Reader, settings: VaultSettings, texts: Iterable[ComparableText], hidden: int = 0
+    ) -> None:
+        """Prepare the checks of some texts; capacity counts the ``hidden`` memories too that the caller may not read."""
+        self._reader = reader
+        self._settings = settings
+        self._duplicates = DuplicateIndex(reader, settings, texts)
+        self._active = self._duplicates.active + hidden
+        self._ids_by_topic: dict[tuple[str, str], str] = {}
+
+    def draft_memory(
+        self, proposal: MemoryProposal, text: ComparableText
+    ) -> tuple[Draft, Sequence[DuplicateMatch]] | Refused:
+        """Return the draft of a new memory, or of the next version of its register, and the memories similar to it."""
+        topic = None
+        if proposal.tier == REGISTER and proposal.topic_id is not None:
+            topic = (proposal.scope, proposal.topic_id)
+            if topic in self._ids_by_topic:
+                return memory_draft(proposal, self._ids_by_topic[topic], expected=None), ()
+            known = read_register(self._reader, proposal.topic_id, proposal.scope)
+            if known is not None:
+                self._ids_by_topic[topic] = known.id
+                return memory_draft(proposal, known.id, expected=known.version), ()
+        for other in proposal.distinct_from:
+            if self._reader.get(memory_key(proposal.scope, other)) is None:
+                return refuse_missing(other)
+        similar = self.check(text, proposal.distinct_from)
+        if isinstance(similar, Refused):
+            return similar
+        if topic is not None:
+            self._ids_by_topic[topic] = text.id
+        return memory_draft(proposal, text.id, expected=0), similar
+
+    def check(
+        self, text: ComparableText, exclude: Container[str], *, is_new: bool = True
+    ) -> Sequence[DuplicateMatch] | Refused:
+        """Return the memories that are similar to a text, or refuse one that repeats a memory or finds no room."""
+        similar = self._duplicates.find_similar(text, exclude=exclude)
+        if similar and similar[0].is_duplicate:
+            match = similar[0]
+            return Refused(
+                "duplicate",
+                f"This repeats memory {match.id} in {match.scope} (word overlap {match.overlap:.2f}, sequence "
+                f"{match.sequence:.2f}). If the fact is the same, nothing needs to be done. If it is another fact, add it with "
+                f"distinct_from={match.id}. If the fact has changed, update {match.id}.",
+                {"duplicate_of": match.id, "scope": match.scope, "overlap": match.overlap, "sequence": match.sequence},
+            )
+        if is_new and self._active >= self._settings.capacity:
+            return Refused(
+                "full",
+                f"The vault is full: {self._active:,} memories are active. Forget some (`lukasa vault propose-deletions` names "
+                "candidates), or raise the capacity in the profile.",
+                {"active": self._active},
+            )
+        self._duplicates.add(text)
+        self._active += is_new
+        return similar
+
+
+def read_register(reader: Reader, topic_id: str, scope: str) -> Record | None:
+    """Return the register with a topic, if there is one."""
+    labels = (f"topic={topic_id}", f"tier={REGISTER}")
+    query = Query(kinds=(MEMORY_KIND,), scopes=(scope,), labels=labels, newest_first=True, limit=1)
+    return next(iter(reader.read(query)), None)
+
+
+def refuse_missing(id: str) -> Refused:
+    """Refuse an id that no memory has."""
+    return Refused("not_found", f"There is no memory {id!r:.80}.")
 
 
 class RefusalCounter:

@@ -17,7 +17,7 @@ from lukasa.core.argument_types import check_arguments
 from lukasa.core.choices import SEARCH_PROFILES, SearchProfile, Tier
 from lukasa.core.clock import Clock
 from lukasa.core.freshness import EXPIRES_AT, confirmation_times, confirmed_body, is_expired
-from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import Draft, Key, Record, draft_from
 from lukasa.core.scope import SHARED, SYSTEM
 from lukasa.errors import InvalidInput, MissingExtra
@@ -27,8 +27,17 @@ from lukasa.recall.prompt import PromptBlock
 from lukasa.recall.unconfirmed_orders import CORROBORATION, find_order_in
 from lukasa.storage.engine import LogCompactionResult, Query, Reader, split_into_chunks
 from lukasa.vault import REFUSED_CANON, blocks, placement
-from lukasa.vault.checks import MemoryProposal, RefusalCounter, check_proposal, memory_draft, memory_key
-from lukasa.vault.duplicates import ComparableText, DuplicateIndex, DuplicateMatch
+from lukasa.vault.checks import (
+    MemoryProposal,
+    RefusalCounter,
+    StoreChecks,
+    check_proposal,
+    memory_draft,
+    memory_key,
+    read_register,
+    refuse_missing,
+)
+from lukasa.vault.duplicates import ComparableText, DuplicateMatch
 from lukasa.vault.lexical_search import VaultHit, search_lexically
 from lukasa.vault.memory import VaultMemory, encode_version, parse_memory, parse_versions, proposal_from_record
 from lukasa.vault.promotion import check_promotion, corroboration_draft, corroboration_drafts
@@ -107,16 +116,11 @@ class Vault:
         Example:
             memory.vault.add_memory("We deploy on Tuesdays.", tier="register", topic_id="deploy day")
         """
-        fields: dict[str, Any] = {
-            "tier": tier or "",
-            "topic_id": topic_id,
-            "tags": tags,
-            "source": source,
-            "author": author,
-        }
-        fields["expires_at"] = expires_at
-        item = {"text": text, "scope": scope, "category": category, "distinct_from": distinct_from, **fields}
-        return self.bulk_add([item])[0]
+        item = {
+            "text": text, "scope": scope, "category": category, "tier": tier or "", "topic_id": topic_id, "tags": tags,
+            "source": source, "author": author, "distinct_from": distinct_from, "expires_at": expires_at,
+        }  # fmt: skip
+        return self._count_refusal(self._add(self._validate_item(item, is_new=True)))
 
     def bulk_add(self, items: Iterable[MemoryProposal | Mapping[str, Any] | str]) -> Sequence[Outcome]:
         """Keep many memories; each gets its verdict as if they had been added one after the other.
@@ -135,9 +139,7 @@ class Vault:
                 outcomes += self._write_chunk(chunk)
                 chunk = []
         outcomes += self._write_chunk(chunk)
-        for outcome in outcomes:
-            self._refusals.count(outcome)
-        return outcomes
+        return [self._count_refusal(outcome) for outcome in outcomes]
 
     def judge(self, item: MemoryProposal | Mapping[str, Any] | str) -> Refused | None:
         """Return why the gate would refuse a memory, or ``None`` if it would accept it; nothing is written.
@@ -151,11 +153,9 @@ class Vault:
         proposal = self._validate_item(item, is_new=True)
         if isinstance(proposal, Refused):
             return proposal
-        text = ComparableText(proposal.text, proposal.scope)
-        unreadable = self._count_unreadable()
+        text, hidden = ComparableText(proposal.text, proposal.scope), self._count_unreadable()
         with self._journal.snapshot() as reader:
-            duplicates = DuplicateIndex(reader, self.rules, [text])
-            answer, _ = self._place_proposal(reader, proposal, text, duplicates, duplicates.active + unreadable, {}, {})
+            answer = StoreChecks(reader, self.rules, [text], hidden).draft_memory(proposal, text)
         return answer if isinstance(answer, Refused) else None
 
     def update_by_topic(
@@ -174,7 +174,7 @@ class Vault:
             memory.vault.update_by_topic("deploy day", "shared", "We deploy on Wednesdays.")
         """
         with self._journal.snapshot() as reader:
-            known = _read_register(reader, topic_id, scope)
+            known = read_register(reader, topic_id, scope)
         if known is not None:
             old = proposal_from_record(known)
             fields = {"tags": old.tags, "distinct_from": old.distinct_from, **fields}
@@ -231,11 +231,11 @@ class Vault:
         def revise(reader: Reader) -> Sequence[Draft] | Refused:
             record = self._find_memory(reader, id, scope)
             if record is None:
-                return _refuse_missing(id)
+                return refuse_missing(id)
             old = proposal_from_record(record)
             for other in others:
                 if reader.get(memory_key(record.scope, other)) is None:
-                    return _refuse_missing(other)
+                    return refuse_missing(other)
             distinct = tuple(dict.fromkeys((*old.distinct_from, *others)))
             new = replace(old, **changes, source=source, author=author, distinct_from=distinct)
             if record.author and new.text != old.text and default_tier(self.rules, self._journal.reach) != CANON:
@@ -244,11 +244,11 @@ class Vault:
 
         return self._count_refusal(_add_similar(self._note_orders(self._journal.append_if(revise)), similar))
 
-    def _note_orders(self, outcome: Outcome, draft: Draft | None = None) -> Outcome:
+    def _note_orders(self, outcome: Outcome) -> Outcome:
         """Return an accepted outcome that says whether the record gives orders and waits to be confirmed."""
         if not isinstance(outcome, Accepted) or not outcome.records:
             return outcome
-        written = draft or outcome.records[0]
+        written = outcome.records[0]
         if self._journal.reach.unlimited and not written.author:
             return outcome  # the owner's own word
         reason = find_order_in(written)
@@ -276,9 +276,10 @@ class Vault:
             links = tuple(link for link in links if link.to != record.key)  # the words before are gone
             text = ComparableText(proposal.text, proposal.scope)
             exclude = {record.id, *proposal.distinct_from}
-            similar[:] = DuplicateIndex(reader, self.rules, [text]).find_similar(text, exclude=exclude)
-            if similar and similar[0].is_duplicate:
-                return _refuse_duplicate(similar[0])
+            found = StoreChecks(reader, self.rules, [text]).check(text, exclude, is_new=False)
+            if isinstance(found, Refused):
+                return found
+            similar[:] = found
         else:
             notes = {**confirmation_times(record), **notes}
         version = record.version if expected is None else expected
@@ -309,91 +310,57 @@ class Vault:
             return REFUSED_CANON
         return checked
 
-    def _write_chunk(self, chunk: Sequence[MemoryProposal | Refused]) -> Sequence[Outcome]:
-        """Write a chunk in one batch and return its verdicts. If the batch is refused, write each item alone."""
-        outcomes: list[Outcome | None] = [item if isinstance(item, Refused) else None for item in chunk]
-        if all(outcome is not None for outcome in outcomes):
-            return [outcome for outcome in outcomes if outcome is not None]
-        drafts: dict[int, Draft] = {}
-        refused: dict[int, Refused] = {}
-        similar: dict[str, list[DuplicateMatch]] = {}
-        proposals = {index: item for index, item in enumerate(chunk) if not isinstance(item, Refused)}
-        texts = {index: ComparableText(item.text, item.scope, self._new_id()) for index, item in proposals.items()}
-        unreadable = self._count_unreadable()
+    def _add(self, proposal: MemoryProposal | Refused) -> Outcome:
+        """Write one memory that the checks without a store let in."""
+        if isinstance(proposal, Refused):
+            return proposal
+        text, hidden = ComparableText(proposal.text, proposal.scope, self._new_id()), self._count_unreadable()
+        similar: Sequence[DuplicateMatch] = ()
 
-        def place_proposals(reader: Reader) -> Sequence[Draft] | Refused:
-            drafts.clear()
-            refused.clear()
-            duplicates = DuplicateIndex(reader, self.rules, texts.values())
-            active = duplicates.active + unreadable
-            ids_by_topic: dict[tuple[str, str], str] = {}
-            for index, proposal in proposals.items():
-                answer, active = self._place_proposal(
-                    reader, proposal, texts[index], duplicates, active, ids_by_topic, similar
-                )
-                if isinstance(answer, Refused):
-                    refused[index] = answer
-                else:
-                    drafts[index] = answer
-            return list(drafts.values()) or Refused("nothing", "No memory was let in.")
+        def place(reader: Reader) -> Sequence[Draft] | Refused:
+            nonlocal similar
+            answer = StoreChecks(reader, self.rules, [text], hidden).draft_memory(proposal, text)
+            if isinstance(answer, Refused):
+                return answer
+            draft, similar = answer
+            return [draft]
 
         for _ in range(_MAX_ATTEMPTS):
-            outcome = self._journal.append_if(place_proposals, proposes=len(chunk) == 1)
-            if isinstance(outcome, Accepted):
-                for index, record in zip(drafts, outcome.records, strict=True):
-                    own = replace(outcome, records=[record])
-                    outcomes[index] = _add_similar(
-                        self._note_orders(own, drafts[index]), similar.get(texts[index].id, ())
-                    )
-                break
-            if not drafts:
-                break
-            for text in texts.values():  # one of the new ids may exist already
-                text.id = self._new_id()
-            if isinstance(outcome, Refused):
-                if len(chunk) > 1:
-                    return [self._write_chunk([item])[0] for item in chunk]
-                outcomes[0] = outcome
-                break
-        return [refused.get(index, _BUSY) if outcome is None else outcome for index, outcome in enumerate(outcomes)]
+            outcome = self._journal.append_if(place)
+            if not isinstance(outcome, Conflict):
+                return _add_similar(self._note_orders(outcome), similar)
+            text.id = self._new_id()  # the new id may exist already
+        return _BUSY
 
-    def _place_proposal(
-        self,
-        reader: Reader,
-        proposal: MemoryProposal,
-        text: ComparableText,
-        duplicates: DuplicateIndex,
-        active: int,
-        ids_by_topic: dict[tuple[str, str], str],
-        similar_by_id: dict[str, list[DuplicateMatch]],
-    ) -> tuple[Draft | Refused, int]:
-        """Return the draft of a new memory or of the next version of its register, or a refusal.
+    def _write_chunk(self, chunk: Sequence[MemoryProposal | Refused]) -> Sequence[Outcome]:
+        """Write a chunk in one batch and return its verdicts. If the batch is refused, write each memory alone."""
+        proposals = {index: item for index, item in enumerate(chunk) if not isinstance(item, Refused)}
+        if len(proposals) < 2:
+            return [self._add(item) for item in chunk]
+        texts = {index: ComparableText(item.text, item.scope, self._new_id()) for index, item in proposals.items()}
+        hidden = self._count_unreadable()
+        answers: dict[int, tuple[Draft, Sequence[DuplicateMatch]] | Refused] = {}
 
-        The number is that of active memories afterwards. ``ids_by_topic`` are the registers this batch has met;
-        ``similar_by_id`` gets the memories that are similar to the new one.
-        """
-        topic = None
-        if proposal.tier == REGISTER and proposal.topic_id is not None:
-            topic = (proposal.scope, proposal.topic_id)
-            if topic in ids_by_topic:
-                return memory_draft(proposal, ids_by_topic[topic], expected=None), active
-            known = _read_register(reader, proposal.topic_id, proposal.scope)
-            if known is not None:
-                ids_by_topic[topic] = known.id
-                return memory_draft(proposal, known.id, expected=known.version), active
-        for other in proposal.distinct_from:
-            if reader.get(memory_key(proposal.scope, other)) is None:
-                return _refuse_missing(other), active
-        similar = duplicates.find_similar(text, exclude=proposal.distinct_from)
-        if similar and similar[0].is_duplicate:
-            return _refuse_duplicate(similar[0]), active
-        if active >= self.rules.capacity:
-            return _refuse_full(active), active
-        duplicates.add(text)
-        similar_by_id[text.id] = similar
-        if topic is not None:
-            ids_by_topic[topic] = text.id
-        return memory_draft(proposal, text.id, expected=0), active + 1
+        def place_all(reader: Reader) -> Sequence[Draft] | Refused:
+            checks = StoreChecks(reader, self.rules, texts.values(), hidden)
+            answers.update({index: checks.draft_memory(item, texts[index]) for index, item in proposals.items()})
+            drafts = [answer[0] for answer in answers.values() if not isinstance(answer, Refused)]
+            return drafts or Refused("nothing", "No memory was let in.")
+
+        outcome = self._journal.append_if(place_all, proposes=False)
+        refused = {index: answer for index, answer in answers.items() if isinstance(answer, Refused)}
+        if not isinstance(outcome, Accepted) and len(refused) < len(answers):
+            return [self._add(item) for item in chunk]
+        records = iter(outcome.records if isinstance(outcome, Accepted) else ())
+        outcomes: list[Outcome] = []
+        for index, item in enumerate(chunk):
+            answer = item if isinstance(item, Refused) else answers[index]
+            if isinstance(answer, Refused):
+                outcomes.append(answer)
+            else:
+                own = replace(outcome, records=[next(records)])
+                outcomes.append(_add_similar(self._note_orders(own), answer[1]))
+        return outcomes
 
     def _count_unreadable(self) -> int:
         """Count the active memories of the vault that the caller may not read; capacity counts them too."""
@@ -432,23 +399,15 @@ class Vault:
         }
         answers: list[int | Refused] = []
         entries: list[tuple[int, tuple[bytes, bytes]]] = []
-        unreadable = self._count_unreadable()
+        hidden = self._count_unreadable()
         with self._journal.snapshot() as reader:
-            duplicates = DuplicateIndex(reader, self.rules, texts.values())
-            active = duplicates.active + unreadable
+            checks = StoreChecks(reader, self.rules, texts.values(), hidden)
             for index, (proposal, history) in enumerate(zip(proposals, chunk, strict=True)):
                 refused = proposal if isinstance(proposal, Refused) else None
                 if (text := texts.get(index)) is not None:  # a tombstone has none and takes no capacity
                     is_new = reader.get(memory_key(text.scope, text.id)) is None
-                    exclude = {text.id, *newest[index].distinct_from}
-                    similar = duplicates.find_similar(text, exclude=exclude)
-                    if similar and similar[0].is_duplicate:
-                        refused = _refuse_duplicate(similar[0])
-                    elif is_new and active >= self.rules.capacity:
-                        refused = _refuse_full(active)
-                    else:
-                        duplicates.add(text)
-                        active += is_new
+                    found = checks.check(text, {text.id, *newest[index].distinct_from}, is_new=is_new)
+                    refused = found if isinstance(found, Refused) else None
                 answers.append(0 if refused is None else refused)
                 if refused is None:
                     entries += [(index, encode_version(memory, self._journal.author)) for memory in history]
@@ -486,7 +445,7 @@ class Vault:
             if record is None:
                 other = self._find_other(reader, id, scope) if stands_by else None
                 return (
-                    _refuse_missing(id) if other is None else [corroboration_draft(other, other.version, "", "manual")]
+                    refuse_missing(id) if other is None else [corroboration_draft(other, other.version, "", "manual")]
                 )
             now = self._clock.now()
             if is_expired(record, now) and expires_at is None:
@@ -560,7 +519,7 @@ class Vault:
         outcome = self._journal.append_if(tombstones, proposes=len(wanted) == 1)
         if isinstance(outcome, Refused) and outcome.code == "needs_owner" and len(wanted) > 1:
             return [self.bulk_delete([id], scope=scope, source=source)[0] for id in wanted]
-        outcomes: list[Outcome] = [_refuse_missing(id) for id in wanted]
+        outcomes: list[Outcome] = [refuse_missing(id) for id in wanted]
         for position, index in enumerate(drafts):
             outcomes[index] = Accepted([outcome.records[position]]) if isinstance(outcome, Accepted) else outcome
         return outcomes
@@ -737,7 +696,7 @@ class Vault:
 
         def corroborate(reader: Reader) -> Sequence[Draft] | Refused:
             record = self._find_memory(reader, id, scope)
-            return _refuse_missing(id) if record is None else corroboration_drafts(reader, record, author, source)
+            return refuse_missing(id) if record is None else corroboration_drafts(reader, record, author, source)
 
         return self._count_refusal(self._journal.append_if(corroborate))
 
@@ -767,7 +726,7 @@ class Vault:
         def promote(reader: Reader) -> Sequence[Draft] | Refused:
             record = self._find_memory(reader, id, scope)
             if record is None:
-                return _refuse_missing(id)
+                return refuse_missing(id)
             text = record.text if canonical_text is None else canonical_text
             granted = check_promotion(reader, record, text, by, self.rules)
             if isinstance(granted, Refused):
@@ -942,28 +901,8 @@ class Vault:
         return [scope] if scope is not None else [row.scope for row in reader.tally() if row.kind == MEMORY_KIND]
 
 
-def _read_register(reader: Reader, topic_id: str, scope: str) -> Record | None:
-    labels = (f"topic={topic_id}", f"tier={REGISTER}")
-    query = Query(kinds=(MEMORY_KIND,), scopes=(scope,), labels=labels, newest_first=True, limit=1)
-    return next(iter(reader.read(query)), None)
-
-
 def _count_active(reader: Reader) -> int:
     return sum(row.live for row in reader.tally() if row.kind == MEMORY_KIND)
-
-
-def _refuse_missing(id: str) -> Refused:
-    return Refused("not_found", f"There is no memory {id!r:.80}.")
-
-
-def _refuse_duplicate(match: DuplicateMatch) -> Refused:
-    return Refused(
-        "duplicate",
-        f"This repeats memory {match.id} in {match.scope} (word overlap {match.overlap:.2f}, sequence "
-        f"{match.sequence:.2f}). If the fact is the same, nothing needs to be done. If it is another fact, add it with "
-        f"distinct_from={match.id}. If the fact has changed, update {match.id}.",
-        {"duplicate_of": match.id, "scope": match.scope, "overlap": match.overlap, "sequence": match.sequence},
-    )
 
 
 def _add_similar(outcome: Outcome, similar: Sequence[DuplicateMatch]) -> Outcome:
@@ -982,12 +921,3 @@ def _add_similar(outcome: Outcome, similar: Sequence[DuplicateMatch]) -> Outcome
         if match.difference is not None
     ]
     return replace(outcome, details={**outcome.details, "similar_to": named})
-
-
-def _refuse_full(active: int) -> Refused:
-    return Refused(
-        "full",
-        f"The vault is full: {active:,} memories are active. Forget some (`lukasa vault propose-deletions` names "
-        "candidates), or raise the capacity in the profile.",
-        {"active": active},
-    )

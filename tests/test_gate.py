@@ -14,7 +14,7 @@ import lukasa
 from lukasa import Draft, Key, Link, Refused
 from lukasa.core.body_shape import BodyShape
 from lukasa.core.record import ValidatedDraft
-from lukasa.journal.gate import Gate, KindSpec, RecordLimits
+from lukasa.journal.gate import RULES, Gate, KindSpec, RecordLimits, all_fields_pass, check_fields
 from lukasa.storage.engine import RESERVED_KINDS
 from lukasa.testing import strategies
 
@@ -127,6 +127,31 @@ def test_drafts_of_the_usual_form_are_validated_together(drafts, author):
 @given(strategies.bad_drafts(), strategies.drafts(kinds=("note",)))
 def test_a_bad_draft_is_never_validated_together_with_others(bad, good):
     assert Gate().validate_all([good, bad.draft], lambda: "id", "") is None
+
+
+@given(
+    st.lists(
+        st.one_of(
+            strategies.drafts(kinds=("note",)),
+            strategies.bad_drafts().map(lambda bad: bad.draft),
+            st.builds(
+                lambda draft, field, value: draft._replace(**{field: value}),
+                strategies.drafts(kinds=("note",)),
+                st.sampled_from(Draft._fields),
+                st.sampled_from((None, 0, 1, 1.0, True, "", "x", b"x", (), [], {}, ("x",), ["x"], {"x": float("nan")})),
+            ),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_the_rules_of_the_fields_hold_for_many_drafts_as_for_each_alone(drafts):
+    limits = RecordLimits()
+    assert all_fields_pass(drafts, limits) is all(check_fields(draft, limits) is None for draft in drafts)
+
+
+def test_every_field_of_a_draft_has_a_rule():
+    assert RULES.keys() == {*Draft._fields}
 
 
 def test_drafts_of_a_kind_with_checks_are_validated_as_each_alone():

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from math import isfinite
-from types import MappingProxyType, NoneType
+from types import MappingProxyType
 from typing import Any, Literal
 
 from lukasa.core.body_shape import BodyShape
-from lukasa.core.canonical_json import MAX_DEPTH, MAX_INTEGER, MIN_INTEGER, SURROGATES, TOO_LONG_FAULT, find_json_fault
+from lukasa.core.canonical_json import SURROGATES, TOO_LONG_FAULT, find_json_fault
 from lukasa.core.clock import from_iso
 from lukasa.core.outcome import Refused
 from lukasa.core.record import NO_BODY, Draft, Key, Link, Record, ValidatedDraft, encode_draft, encode_drafts
-from lukasa.core.text_cache import register_cache
 from lukasa.errors import InvalidInput
 from lukasa.storage.engine import IMPORT, QUARANTINE, RESERVED_KINDS, SET_ASIDE
 
@@ -35,83 +33,56 @@ class RecordLimits:
 
 
 DEFAULT_LIMITS = RecordLimits()
+FieldCheck = Callable[[Any, RecordLimits], Refused | None]
 DraftCheck = Callable[[Draft, RecordLimits], Refused | None]
 
 
-_accepted_names: set[tuple[str, str, str, str]] = set()
-"""A cache of (kind, scope, origin, author) that passed: the same few combinations come again and again."""
-register_cache(_accepted_names)
+def _name_check(field: str, *, optional: bool = False) -> FieldCheck:
+    """Return the check of a name: short printable text."""
+    code = f"bad_{field}"
+
+    def check(value: Any, limits: RecordLimits) -> Refused | None:
+        if value.__class__ is not str:
+            return Refused(code, f"The {field} must be text, not {type(value).__name__}.")
+        if not value and not optional:
+            return Refused(code, f"The {field} is empty.")
+        if len(value) > limits.name_characters:
+            most = limits.name_characters
+            return Refused(code, f"The {field} has {len(value):,} characters; at most {most} are allowed.")
+        if not value.isprintable() and (fault := _find_unprintable(value)):
+            return Refused(code, f"The {field} holds {fault}.")
+        return None
+
+    return check
 
 
-def check_names(draft: Draft, limits: RecordLimits) -> Refused | None:
-    """Require short printable text for kind, scope, origin, author and id. Author and id may be empty."""
-    if not _has_accepted_names(draft):
-        for field in ("kind", "scope", "origin", "author"):
-            if (refused := _check_name(field, getattr(draft, field), limits, optional=field == "author")) is not None:
-                return refused
-        if len(_accepted_names) >= 10_000:
-            _accepted_names.clear()
-        _accepted_names.add((draft.kind, draft.scope, draft.origin, draft.author))
-    return _check_name("id", draft.id, limits, optional=True) if draft.id != "" else None
-
-
-def _has_accepted_names(draft: Draft) -> bool:
-    try:
-        return (draft.kind, draft.scope, draft.origin, draft.author) in _accepted_names
-    except TypeError:  # an unhashable value is not text
-        return False
-
-
-def _check_name(field: str, value: object, limits: RecordLimits, *, optional: bool) -> Refused | None:
-    if value.__class__ is not str:
-        return Refused(f"bad_{field}", f"The {field} must be text, not {type(value).__name__}.")
-    if not value and not optional:
-        return Refused(f"bad_{field}", f"The {field} is empty.")
-    if len(value) > limits.name_characters:
-        return Refused(
-            f"bad_{field}", f"The {field} has {len(value):,} characters; at most {limits.name_characters} are allowed."
-        )
-    if not value.isprintable() and (fault := _find_unprintable(value)):
-        return Refused(f"bad_{field}", f"The {field} holds {fault}.")
-    return None
-
-
-def check_text(draft: Draft, limits: RecordLimits) -> Refused | None:
-    if draft.text.__class__ is not str:
-        return Refused("bad_text", f"The text must be text, not {type(draft.text).__name__}.")
-    if len(draft.text) > limits.record_bytes:  # checked before the text is copied or encoded
-        return Refused(
-            "too_large",
-            f"The text has {len(draft.text):,} characters; a record of kind {draft.kind!r} "
-            f"holds at most {limits.record_bytes:,} bytes.",
-        )
-    if not draft.text.isascii() and SURROGATES.search(draft.text):
+def _check_text(text: Any, limits: RecordLimits) -> Refused | None:
+    if text.__class__ is not str:
+        return Refused("bad_text", f"The text must be text, not {type(text).__name__}.")
+    if len(text) > limits.record_bytes:  # checked before the text is copied or encoded
+        most = limits.record_bytes
+        return Refused("too_large", f"The text has {len(text):,} characters; the record holds at most {most:,} bytes.")
+    if not text.isascii() and SURROGATES.search(text):
         return Refused("bad_unicode", "The text has a lone surrogate, which is not valid Unicode.")
     return None
 
 
-def check_body(draft: Draft, limits: RecordLimits) -> Refused | None:
-    if draft.body is NO_BODY:
-        return None
-    if draft.body.__class__ is not dict:
-        return Refused("bad_json", f"The body must be a JSON object, not {type(draft.body).__name__}.")
-    if (fault := find_json_fault(draft.body, max_characters=limits.record_bytes)) is not None:
+def _check_body(body: Any, limits: RecordLimits) -> Refused | None:
+    if body.__class__ is not dict:
+        return Refused("bad_json", f"The body must be a JSON object, not {type(body).__name__}.")
+    if (fault := find_json_fault(body, max_characters=limits.record_bytes)) is not None:
         code = "too_large" if fault == TOO_LONG_FAULT else "bad_json"
         return Refused(code, f"The body cannot be stored: {fault}")
     return None
 
 
-def check_links(draft: Draft, limits: RecordLimits) -> Refused | None:
-    if draft.links == ():
-        return None
+def _check_links(links: Any, limits: RecordLimits) -> Refused | None:
     bad = Refused("bad_link", "A link needs a relation and the scope, kind and id of its target.")
-    if draft.links.__class__ is not tuple:
+    if links.__class__ is not tuple:
         return bad
-    if len(draft.links) > limits.links:
-        return Refused(
-            "too_many_links", f"The record has {len(draft.links):,} links; at most {limits.links:,} are allowed."
-        )
-    for link in draft.links:
+    if len(links) > limits.links:
+        return Refused("too_many_links", f"The record has {len(links):,} links; at most {limits.links:,} are allowed.")
+    for link in links:
         if link.__class__ is not Link or link.to.__class__ is not Key:
             return bad
         for value in (link.relation, link.to.scope, link.to.kind, link.to.id):
@@ -120,35 +91,79 @@ def check_links(draft: Draft, limits: RecordLimits) -> Refused | None:
     return None
 
 
-def check_labels(draft: Draft, limits: RecordLimits) -> Refused | None:
-    if draft.labels == ():
+def _check_labels(labels: Any, limits: RecordLimits) -> Refused | None:
+    if labels.__class__ is not tuple:
+        return _BAD_LABEL
+    if len(labels) > limits.labels:
+        most = limits.labels
+        return Refused("too_many_labels", f"The record has {len(labels):,} labels; at most {most} are allowed.")
+    longest = 2 * limits.name_characters
+    for label in labels:
+        if label.__class__ is not str or not 0 < len(label) <= longest or not _is_printable(label):
+            return _BAD_LABEL
+    return None
+
+
+_BAD_LABEL = Refused("bad_label", "A label must be short plain text, such as session=s1.")
+
+
+def _check_happened_at(moment: Any, _: RecordLimits) -> Refused | None:
+    if moment is None or isinstance(moment, datetime):
         return None
-    bad = Refused("bad_label", "A label must be short plain text, such as session=s1.")
-    if draft.labels.__class__ is not tuple:
-        return bad
-    if len(draft.labels) > limits.labels:
-        return Refused(
-            "too_many_labels", f"The record has {len(draft.labels):,} labels; at most {limits.labels} are allowed."
-        )
-    for label in draft.labels:
-        if label.__class__ is not str or not 0 < len(label) <= 2 * limits.name_characters or not _is_printable(label):
-            return bad
+    return Refused("bad_happened_at", f"happened_at must be a datetime, not {type(moment).__name__}.")
+
+
+def _check_deleted(deleted: Any, _: RecordLimits) -> Refused | None:
+    return None if isinstance(deleted, bool) else Refused("bad_deleted", "deleted must be true or false.")
+
+
+def _check_expected(expected: Any, _: RecordLimits) -> Refused | None:
+    if expected is None or (expected.__class__ is int and expected >= 0):
+        return None
+    return Refused("bad_expected", "expected must be a version number, 0 for a record that is not there yet, or None.")
+
+
+RULES: Mapping[str, FieldCheck] = {
+    "kind": _name_check("kind"),
+    "scope": _name_check("scope"),
+    "origin": _name_check("origin"),
+    "author": _name_check("author", optional=True),
+    "id": _name_check("id", optional=True),
+    "text": _check_text,
+    "body": _check_body,
+    "links": _check_links,
+    "labels": _check_labels,
+    "happened_at": _check_happened_at,
+    "deleted": _check_deleted,
+    "expected": _check_expected,
+}
+"""What holds for each field of a draft of any kind, in the order in which a refusal names the first fault."""
+
+_REQUIRED = object()
+_CHECKS = tuple(
+    (Draft._fields.index(field), Draft._field_defaults.get(field, _REQUIRED), check) for field, check in RULES.items()
+)
+"""The rules compiled: where a field is in a draft, the default that passes unseen, and the check."""
+
+
+def check_fields(draft: Draft, limits: RecordLimits) -> Refused | None:
+    """Refuse a draft with a field that breaks its rule."""
+    for place, default, check in _CHECKS:
+        value = draft[place]
+        if value is not default and (refused := check(value, limits)) is not None:
+            return refused
     return None
 
 
-def check_metadata(draft: Draft, _: RecordLimits) -> Refused | None:
-    """Check the types of happened_at, deleted and expected."""
-    happened_at: object = draft.happened_at
-    if happened_at is not None and not isinstance(happened_at, datetime):
-        return Refused("bad_happened_at", f"happened_at must be a datetime, not {type(happened_at).__name__}.")
-    deleted: object = draft.deleted
-    if not isinstance(deleted, bool):
-        return Refused("bad_deleted", "deleted must be true or false.")
-    if draft.expected is not None and (draft.expected.__class__ is not int or draft.expected < 0):
-        return Refused(
-            "bad_expected", "expected must be a version number, 0 for a record that is not there yet, or None."
-        )
-    return None
+def all_fields_pass(drafts: Sequence[Draft], limits: RecordLimits) -> bool:
+    """Tell whether every draft keeps the rules. A value that many drafts share is looked at once."""
+    columns = tuple(zip(*drafts, strict=True))
+    for place, default, check in _CHECKS:
+        column = columns[place]
+        for value in dict(zip(map(id, column), column, strict=True)).values():
+            if value is not default and check(value, limits) is not None:
+                return False
+    return True
 
 
 def check_quarantine(draft: Draft, _: RecordLimits) -> Refused | None:
@@ -161,103 +176,6 @@ def check_quarantine(draft: Draft, _: RecordLimits) -> Refused | None:
     if not sensible or released not in (None, True, False):
         return Refused("bad_quarantine", "A quarantine names an author and, if it has a beginning, a time.")
     return None
-
-
-BASIC_CHECKS: tuple[DraftCheck, ...] = (check_names, check_text, check_body, check_links, check_labels, check_metadata)
-
-
-def passes_quick_check(draft: Draft, limits: RecordLimits) -> bool:
-    """Tell cheaply that no basic check can refuse the draft. Most drafts pass here and skip the full checks."""
-    kind, text, body, id, scope, author, origin, links, labels, happened_at, deleted, expected = draft
-    try:
-        return (
-            (id == "" or (id.__class__ is str and len(id) <= limits.name_characters and id.isprintable()))
-            and links == ()
-            and (labels == () or _are_plain_labels(labels, limits))
-            and happened_at is None
-            and deleted is False
-            and (expected is None or (expected.__class__ is int and expected >= 0))
-            and text.__class__ is str
-            and len(text) <= limits.record_bytes
-            and (text.isascii() or not SURROGATES.search(text))
-            and (kind, scope, origin, author) in _accepted_names
-            and (body is NO_BODY or (body.__class__ is dict and _is_plain_body(body, limits.record_bytes)))
-        )
-    except TypeError:  # an unhashable name is not text
-        return False
-
-
-def all_pass_quick_check(drafts: Sequence[Draft], limits: RecordLimits) -> bool:
-    """Tell cheaply that no basic check can refuse any of many drafts: each field is looked at in all drafts at once."""
-    if set(map(type, drafts)) != {Draft}:
-        return False
-    kinds, texts, bodies, ids, scopes, authors, origins, links, labels, times, deleted, expected = zip(
-        *drafts, strict=True
-    )
-    try:
-        names, label_sets, link_sets = set(zip(kinds, scopes, origins, authors, strict=True)), set(labels), set(links)
-    except TypeError:  # an unhashable value is not valid
-        return False
-    return (
-        all(
-            check_names(Draft(kind, scope=scope, origin=origin, author=author), limits) is None
-            for kind, scope, origin, author in names - _accepted_names
-        )
-        and set(map(type, texts)) == set(map(type, ids)) == {str}
-        and max(map(len, texts)) <= limits.record_bytes
-        and not SURROGATES.search("".join([text for text in texts if not text.isascii()]))
-        and max(map(len, ids)) <= limits.name_characters
-        and "".join(ids).isprintable()
-        and link_sets == {()}
-        and all(check_labels(Draft("", labels=own), limits) is None for own in label_sets)
-        and set(map(type, times)) <= {NoneType, datetime}
-        and set(map(type, deleted)) == {bool}
-        and not any(deleted)
-        and set(map(type, expected)) == {NoneType}
-        and set(map(type, bodies)) <= {dict, type(NO_BODY)}
-        and all(_is_plain_body(body, limits.record_bytes) for body in bodies if body is not NO_BODY)
-    )
-
-
-def _are_plain_labels(labels: Any, limits: RecordLimits) -> bool:
-    """Tell whether labels are few, short and printable."""
-    if labels.__class__ is not tuple or len(labels) > limits.labels:
-        return False
-    for label in labels:
-        if label.__class__ is not str or not 0 < len(label) <= 2 * limits.name_characters or not label.isprintable():
-            return False
-    return True
-
-
-def _is_plain_body(body: Mapping[str, Any], max_characters: int) -> bool:
-    """Tell whether a body has no fault, cheaply if it consists of few objects with scalar values."""
-    objects: list[Mapping[str, Any]] = [body]
-    texts: list[str] = []
-    length = 0
-    for each in objects:
-        texts += each
-        for value in each.values():
-            kind = value.__class__
-            if kind is str:
-                length += len(value)
-                if length > max_characters:  # before the strings are joined
-                    return False
-                texts.append(value)
-            elif kind is dict and len(objects) < MAX_DEPTH:
-                objects.append(value)
-            elif kind is float:
-                if not isfinite(value):
-                    return False
-            elif kind is int:
-                if not MIN_INTEGER <= value <= MAX_INTEGER:
-                    return False
-            elif value is not None and kind is not bool:
-                return find_json_fault(body, max_characters=max_characters) is None
-    try:
-        text = "".join(texts)
-    except TypeError:  # a name is not text
-        return False
-    return len(text) <= max_characters and (text.isascii() or not SURROGATES.search(text))
 
 
 def _fit_shape(drafts: Sequence[Draft], shape: BodyShape) -> bool:
@@ -369,10 +287,8 @@ class Gate:
         ``allow_misfit`` a body that is not as its kind declares: the logs of older stores hold such records.
         """
         spec = self._kinds.get(draft.kind, self._default) if draft.kind.__class__ is str else self._default
-        if not passes_quick_check(draft, spec.limits):
-            for check in BASIC_CHECKS:
-                if (refused := check(draft, spec.limits)) is not None:
-                    return refused
+        if (refused := check_fields(draft, spec.limits)) is not None:
+            return refused
         return self._validate_kind(spec, draft, id, author, allow_reserved, allow_misfit)
 
     def validate_all(
@@ -381,7 +297,9 @@ class Gate:
         """Validate drafts of one kind in less time than one by one; ``None`` if any might be refused, or kinds differ."""
         kind = drafts[0].kind
         spec = self._kinds.get(kind, self._default) if kind.__class__ is str else self._default
-        if any(draft.kind != kind for draft in drafts) or not all_pass_quick_check(drafts, spec.limits):
+        if any(type(draft) is not Draft or draft.kind != kind or draft.deleted for draft in drafts):
+            return None
+        if not all_fields_pass(drafts, spec.limits):
             return None
         if kind in RESERVED_KINDS or (spec.body is not None and not _fit_shape(drafts, spec.body)):
             return None

@@ -1,8 +1,8 @@
 """The types of arguments: a public call with a value of another type raises ``InvalidInput`` before anything happens.
 
-``check_arguments`` reads the annotations of a function at its first call. From then on one look at the type of each
-argument is enough in the usual case. A name that a module imports for type checkers only is imported when a value has to
-be compared with it.
+``check_arguments`` reads the annotations of a function at its first call. A name that a module imports for type checkers
+only is imported when a value has to be compared with it. The call that comes from outside is checked, and none that the
+services make of each other on its behalf: their arguments are those of the first one, or made by code with checked types.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ import builtins
 import inspect
 import reprlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
+from itertools import zip_longest
 from types import FunctionType, NoneType, UnionType
 from typing import IO, Any, BinaryIO, ForwardRef, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from lukasa.errors import InvalidInput, LukasaError
 
 Fits = Callable[[Any], bool]
-Position = tuple[str, frozenset[type] | None, Fits]
 Target = TypeVar("Target", bound=Callable[..., Any])
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 _TEXTS = (str, bytes, bytearray)
+_services: set[str] = set()
+"""The packages, and the modules outside of them, whose public calls are checked."""
 
 
 class ExpectedType(NamedTuple):
@@ -37,10 +39,11 @@ class ExpectedType(NamedTuple):
         return self.exact is None or type(value) in self.exact or self.fits(value)
 
     def accepts_all(self, values: Iterable[Any]) -> bool:
-        return self.exact is None or self.exact.issuperset(map(type, values)) or all(map(self.accepts, values))
+        return self.exact is None or all(map(self.accepts, values))
 
 
-ExpectedTypes = tuple[Sequence[Position], Mapping[str, ExpectedType]]
+ExpectedTypes = tuple[Sequence[str], Mapping[str, ExpectedType]]
+"""The names of the parameters that an argument can have by its position, and what each parameter takes."""
 ANYTHING = ExpectedType(None, lambda _: True)
 
 
@@ -48,7 +51,8 @@ def check_arguments(target: Target) -> Target:
     """Check the arguments of a function, or of every public method of a class, at each call.
 
     A method that returns refusals judges a value of a wrong type itself, unless it would take the value for something else.
-    What it does not expect becomes ``InvalidInput`` too.
+    What it does not expect becomes ``InvalidInput`` too. A call from a service is not checked, unless the service hands on
+    keywords of any name.
     """
     if isinstance(target, type):
         for name, member in list(vars(target).items()):
@@ -56,6 +60,9 @@ def check_arguments(target: Target) -> Target:
                 setattr(target, name, check_arguments(member))
         return target
     function: Any = target
+    _services.add(
+        function.__module__ if function.__module__.count(".") == 1 else function.__module__.rpartition(".")[0]
+    )
     returned = str(function.__annotations__.get("return"))
     refuses = ("Outcome" in returned or "Refused" in returned) and not inspect.isgeneratorfunction(function)
     signature: ExpectedTypes | None = None
@@ -63,21 +70,14 @@ def check_arguments(target: Target) -> Target:
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
         nonlocal signature
+        caller = sys._getframe(1)
+        is_inner = caller.f_globals["__name__"] in _services or caller.f_globals.get("__package__") in _services
+        if is_inner and not caller.f_code.co_flags & inspect.CO_VARKEYWORDS:
+            return function(*arguments, **options)
         if signature is None:
             signature = _read_signature(function)
-        positional, named = signature
-        for value, (_, exact, fits) in zip(arguments, positional):  # noqa: B905 - Python refuses one too many
-            if exact is not None and type(value) not in exact and not fits(value):
-                break
-        else:
-            for name, value in options.items():
-                exact, fits = named.get(name, ANYTHING)
-                if exact is not None and type(value) not in exact and not fits(value):
-                    break
-            else:
-                if len(arguments) <= len(positional) or named["*"].accepts_all(arguments[len(positional) :]):
-                    return function(*arguments, **options)
-        misfits = list(_find_misfits(positional, named, arguments, options))
+        if not (misfits := _find_misfits(signature, arguments, options)):
+            return function(*arguments, **options)
         errors = [_describe_misfit(function, *misfit) for misfit in misfits]
         if not refuses or any(misleads(value, expected) for _, value, expected in misfits):
             raise errors[0]
@@ -92,16 +92,14 @@ def check_arguments(target: Target) -> Target:
 
 
 def _find_misfits(
-    positional: Sequence[Position],
-    named: Mapping[str, ExpectedType],
-    arguments: Sequence[Any],
-    options: Mapping[str, Any],
-) -> Iterator[tuple[str, Any, ExpectedType]]:
-    """Yield each argument of a wrong type with its name and what is expected."""
-    names = [name for name, *_ in positional] + ["*"] * len(arguments)
-    for name, value in (*zip(names, arguments, strict=False), *options.items()):
-        if not (expected := named.get(name, ANYTHING)).accepts(value):
-            yield name, value, expected
+    signature: ExpectedTypes, arguments: Sequence[Any], options: Mapping[str, Any]
+) -> list[tuple[str, Any, ExpectedType]]:
+    """Return each argument of a wrong type with its name and what is expected."""
+    positions, takes = signature
+    given = (*zip_longest(positions[: len(arguments)], arguments, fillvalue="*"), *options.items())
+    return [
+        (name, value, expected) for name, value in given if not (expected := takes.get(name, ANYTHING)).accepts(value)
+    ]
 
 
 def misleads(value: Any, expected: ExpectedType) -> bool:
@@ -110,16 +108,16 @@ def misleads(value: Any, expected: ExpectedType) -> bool:
 
 
 def _read_signature(function: FunctionType) -> ExpectedTypes:
-    """Return what each parameter takes, by position and by name; the name of one such as ``*keys`` is a star."""
-    positional: list[Position] = []
-    named = {"*": ANYTHING}
+    """Return what the parameters of a function take; the name of one such as ``*keys`` is a star."""
+    positions: list[str] = []
+    takes = {"*": ANYTHING}
     for name, parameter in inspect.signature(function).parameters.items():
-        found = read_annotation(parameter.annotation, function)
         if parameter.kind is not parameter.VAR_KEYWORD:
-            named["*" if parameter.kind is parameter.VAR_POSITIONAL else name] = found
+            shown = "*" if parameter.kind is parameter.VAR_POSITIONAL else name
+            takes[shown] = read_annotation(parameter.annotation, function)
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            positional.append((name, *found))
-    return positional, named
+            positions.append(name)
+    return positions, takes
 
 
 def read_annotation(annotation: Any, function: FunctionType) -> ExpectedType:
@@ -176,12 +174,11 @@ def _expect_class(kind: Any) -> ExpectedType:
 
 def _expect_elements(kind: type, element: ExpectedType) -> ExpectedType:
     """Return what a list takes: no text, and in a built-in container only elements of the right type."""
-    exact = element.exact or frozenset()
     containers = frozenset(container for container in _CONTAINERS if issubclass(container, kind))
 
     def fits(value: Any) -> bool:
         if type(value) in containers:
-            return exact.issuperset(map(type, value)) or element.accepts_all(value)
+            return element.accepts_all(value)
         return isinstance(value, kind) and not isinstance(value, _TEXTS)
 
     return ExpectedType(containers if element.exact is None else frozenset(), fits)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # type checkers know the name; loading ``typing`` takes longer than everything else here
 if TYPE_CHECKING:
-    from typing import Any
-
     from lukasa import aio as aio
     from lukasa.client import connect
     from lukasa.context import Context, Turn
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
         LukasaError,
         MissingExtra,
         NetworkDown,
+        NotAccepted,
         NotAllowed,
         RateLimited,
         StoreBusy,
@@ -75,6 +74,7 @@ __all__ = [
     "Memory",
     "MissingExtra",
     "NetworkDown",
+    "NotAccepted",
     "NotAllowed",
     "Outcome",
     "PredictionStatus",
@@ -133,19 +133,22 @@ _MODULES = {
 _OTHER_NAMES = {"open": ("memory", "open_memory"), "restore": ("memory", "restore_store")}
 
 
-def __getattr__(name: str) -> Any:
-    """Names and modules load on first use, so that a command that needs few of them starts at once."""
-    module, there = _OTHER_NAMES.get(name) or (_MODULES.get(name, "errors" if name in __all__ else name), name)
-    try:
-        loaded = import_module(f"lukasa.{module}")
-    except ModuleNotFoundError as error:
-        if error.name != f"lukasa.{module}":
-            raise
-        raise AttributeError(f"module 'lukasa' has no attribute {name!r}") from None
-    found = getattr(loaded, there) if name in __all__ else loaded
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # a misspelt name is an error for type checkers
+
+    def __getattr__(name: str) -> object:
+        """Names and modules load on first use, so that a command that needs few of them starts at once."""
+        module, there = _OTHER_NAMES.get(name) or (_MODULES.get(name, "errors" if name in __all__ else name), name)
+        try:
+            loaded = import_module(f"lukasa.{module}")
+        except ModuleNotFoundError as error:
+            if error.name != f"lukasa.{module}":
+                raise
+            raise AttributeError(f"module 'lukasa' has no attribute {name!r}") from None
+        found = getattr(loaded, there) if name in __all__ else loaded
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """List the public names; the other modules of the package are its own."""
+    return sorted({*__all__, "aio", "errors"})

@@ -2,6 +2,7 @@
 
     LukasaError
     ├── InvalidInput            the caller passed something that no store could take
+    ├── NotAccepted             ``unwrap()`` of a write that was refused or in conflict
     ├── NotAllowed              the caller's reach does not cover what was asked
     │   └── StoreNotAllowed     the store that was found was not made here by this user
     ├── MissingExtra            an optional part is not installed
@@ -21,13 +22,17 @@
         ├── StoreClosed         the store was closed
         └── FileTaken           there is a file of that name already
 
-What a caller must expect in normal work (a refusal, a lost race) is not here: those are values, see
-``lukasa.core.outcome``. The first line of each docstring is the default message.
+What a caller must expect in normal work (a refusal, a lost race) is a value, see ``lukasa.core.outcome``; only ``unwrap``
+makes an error of it. The first line of each docstring is the default message.
 """
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lukasa.core.outcome import Conflict, Refused
 
 
 class LukasaError(Exception):
@@ -41,6 +46,23 @@ class LukasaError(Exception):
 
 class InvalidInput(LukasaError, ValueError):
     """The input cannot be used."""
+
+
+class NotAccepted(LukasaError):
+    """The write was not accepted.
+
+    ``outcome`` is the refusal or the conflict, and ``code`` its code; the message is its reason.
+    """
+
+    def __init__(
+        self, message: str | None = None, *, hint: str | None = None, outcome: Refused | Conflict | None = None
+    ) -> None:
+        super().__init__(message or (None if outcome is None else outcome.reason), hint=hint)
+        self.outcome = outcome
+        self.code = "refused" if outcome is None else outcome.code
+
+    def __str__(self) -> str:
+        return super().__str__() if self.outcome is None else f"{super().__str__()} ({self.code})"
 
 
 class NotAllowed(LukasaError):

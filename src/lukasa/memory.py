@@ -288,14 +288,16 @@ class Memory:
         names = self.sessions.erase_files(*keys, subject=subject, exact=exact)
         return (*names, *(() if self.place.path is None else delete_copies(self.place.path)))
 
-    def __getattr__(self, name: str) -> Any:
-        """Build a service when it is first used."""
-        service = SERVICES.get(name)
-        if service is None:
-            raise AttributeError(f"A memory has no attribute {name!r}.")
-        built = getattr(import_module(service.package), service.class_name)(*service.arguments(self, self._parts))
-        setattr(self, name, built)
-        return built
+    if not TYPE_CHECKING:  # a misspelt method is an error for type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            """Build a service when it is first used."""
+            service = SERVICES.get(name)
+            if service is None:
+                raise AttributeError(f"A memory has no attribute {name!r}.")
+            built = getattr(import_module(service.package), service.class_name)(*service.arguments(self, self._parts))
+            setattr(self, name, built)
+            return built
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *SERVICES})

@@ -9,15 +9,14 @@ import pytest
 
 from lukasa import Key, errors
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.errors import NotAccepted
 from lukasa.interfaces.outcomes import (
     OUTCOMES,
     REFUSALS,
     ExitCode,
-    NotAccepted,
     error_code,
     outcome_of,
     request_error,
-    require_accepted,
     row_of,
     usage_error,
 )
@@ -62,16 +61,14 @@ def test_an_error_without_a_message_uses_its_docstring() -> None:
     assert outcome_of(errors.StoreBusy()).message.startswith("Another process held the write lock")
 
 
-def test_an_outcome_that_is_not_accepted_is_raised() -> None:
-    accepted = Accepted([])
-    assert require_accepted(accepted) is accepted
+def test_an_outcome_that_is_not_accepted_is_raised_and_reported_as_itself() -> None:
     for outcome, exit_code, status, code in (
         (Refused("bad_id", "No."), ExitCode.REFUSED, 422, "bad_id"),
         (Refused("not_found", "Nothing there."), ExitCode.NOT_FOUND, 404, "not_found"),
         (CONFLICT, ExitCode.CONFLICT, 409, "conflict"),
     ):
         with pytest.raises(NotAccepted) as stopped:
-            require_accepted(outcome)
+            outcome.unwrap()
         info = outcome_of(stopped.value)
         assert (info.exit_code, info.http_status, info.code) == (exit_code, status, code)
         assert info.message == outcome.reason

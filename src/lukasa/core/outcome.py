@@ -4,15 +4,19 @@ match journal.write("note", "the build is green"):
     case Accepted(records): ...
     case Refused(code, reason): ...
     case Conflict(key): ...
+
+An outcome is true when it was accepted, and type checkers know that: after ``if outcome:`` it has a ``record``. A caller
+who expects nothing else takes the record with ``unwrap()``, which raises ``NotAccepted`` for the other two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NoReturn
 
 from lukasa.core.record import Key, Record
+from lukasa.errors import InvalidInput, NotAccepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,12 @@ class Accepted:
     @property
     def record(self) -> Record:
         """The record of a batch that has exactly one."""
-        (only,) = self.records
-        return only
+        if len(self.records) != 1:
+            raise InvalidInput(
+                f"The write was accepted and has {len(self.records)} records, not one.",
+                hint="Take them from `records`.",
+            )
+        return self.records[0]
 
     @property
     def seqs(self) -> Sequence[int]:
@@ -38,7 +46,15 @@ class Accepted:
         seqs: Sequence[int] | None = getattr(self.records, "seqs", None)
         return [record.seq for record in self.records] if seqs is None else seqs
 
-    def __bool__(self) -> bool:
+    def unwrap(self, hint: str | None = None) -> Record:  # noqa: ARG002 - a hint is for those that raise
+        """Return the record of a batch that has exactly one, as ``record`` does; ``unwrap_all`` returns those of any batch."""
+        return self.record
+
+    def unwrap_all(self, hint: str | None = None) -> Sequence[Record]:  # noqa: ARG002
+        """Return the records of the batch: none, one or several."""
+        return self.records
+
+    def __bool__(self) -> Literal[True]:
         return True
 
 
@@ -50,7 +66,13 @@ class Refused:
     reason: str
     details: Mapping[str, Any] = field(default_factory=dict)
 
-    def __bool__(self) -> bool:
+    def unwrap(self, hint: str | None = None) -> NoReturn:
+        """Raise ``NotAccepted`` with the reason, the code and a hint."""
+        raise NotAccepted(outcome=self, hint=hint)
+
+    unwrap_all = unwrap
+
+    def __bool__(self) -> Literal[False]:
         return False
 
 
@@ -63,12 +85,28 @@ class Conflict:
     found: int
 
     @property
+    def code(self) -> str:
+        """The code for programs, as a refusal has one."""
+        return "conflict"
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """The two versions."""
+        return {"expected": self.expected, "found": self.found}
+
+    @property
     def reason(self) -> str:
         """The sentence for people."""
         there = f"is at version {self.found}" if self.found else "does not exist"
         return f"{self.key} {there}, expected {self.expected or 'no record'}; read it again and retry."
 
-    def __bool__(self) -> bool:
+    def unwrap(self, hint: str | None = None) -> NoReturn:
+        """Raise ``NotAccepted`` with the reason, the code and a hint."""
+        raise NotAccepted(outcome=self, hint=hint)
+
+    unwrap_all = unwrap
+
+    def __bool__(self) -> Literal[False]:
         return False
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from lukasa.core.record import Draft, Key, Record
 from lukasa.errors import MissingExtra
 from lukasa.integrations import AGENT_EVENT
-from lukasa.integrations.records import choose_scope, encode_json, hash_names, read_text, require_accepted, run_to_end
+from lukasa.integrations.records import choose_scope, encode_json, hash_names, read_text, run_to_end
 from lukasa.memory import Memory
 from lukasa.recall.relevance import DEFAULT_CUTOFF
 from lukasa.storage.engine import Reader
@@ -110,7 +110,7 @@ class LukasaMemoryService(BaseMemoryService):
             known = reader.get(key) is not None
             return [Draft(key.kind, id=key.id, scope=key.scope, deleted=True, origin="chat")] if known else []
 
-        await run_to_end(lambda: require_accepted(self._journal.append_if(tombstone)))
+        await run_to_end(lambda: self._journal.append_if(tombstone).unwrap_all())
 
     async def _add(self, drafts: Sequence[Draft]) -> None:
         by_key = {draft.key: draft for draft in reversed(drafts)}
@@ -119,7 +119,7 @@ class LukasaMemoryService(BaseMemoryService):
             return [by_key[key] for key in reversed(by_key) if not reader.history(key)]
 
         if by_key:
-            await run_to_end(lambda: require_accepted(self._journal.append_if(add_new)))
+            await run_to_end(lambda: self._journal.append_if(add_new).unwrap_all())
 
     def _key(self, app: str, user: str, id: str) -> Key:
         return Key(self._scope, AGENT_EVENT, hash_names(app, user, id))

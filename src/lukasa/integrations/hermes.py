@@ -16,7 +16,7 @@ from typing import Any
 from lukasa.core.outcome import Accepted, Outcome, Refused
 from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput, LukasaError, MissingExtra
-from lukasa.integrations.records import hash_names, read_at_once, require_accepted
+from lukasa.integrations.records import hash_names, read_at_once
 from lukasa.memory import Memory, open_memory
 from lukasa.recall.recall import build_prompt_block
 from lukasa.storage.engine import Query
@@ -129,7 +129,7 @@ class LukasaMemoryProvider(MemoryProvider):
 
     def _store_turns(self, session_id: str, turns: Sequence[Mapping[str, Any]]) -> None:
         if self._memory is not None and self._writes and turns:
-            require_accepted(self._memory.context.extend(session_id or self._session, turns))
+            self._memory.context.extend(session_id or self._session, turns).unwrap_all()
 
     def on_session_switch(self, new_session_id: str, **_: Any) -> None:
         """Store the turns that follow under another session."""
@@ -160,7 +160,7 @@ class LukasaMemoryProvider(MemoryProvider):
             category = "user" if target == "user" else "general"
             outcome = vault.add_memory(content, self._scope, category, tags=(_TAG,), source="tool")
         if outcome is not None and not (isinstance(outcome, Refused) and outcome.code == "duplicate"):
-            require_accepted(outcome)
+            outcome.unwrap_all()
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """Return the tools in the format of OpenAI functions."""

@@ -26,7 +26,7 @@ from lukasa.core.text_cache import cache_texts, register_cache
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_CHECKPOINT, GRAPH_WRITES
 from lukasa.integrations.deltas import apply_difference, encode_difference, find_change
-from lukasa.integrations.records import choose_scope, hash_names, require_accepted
+from lukasa.integrations.records import choose_scope, hash_names
 from lukasa.journal.read_cache import ReadCache
 from lukasa.memory import Memory
 from lukasa.storage.engine import Query, Reader
@@ -365,7 +365,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             labels = (*place.labels(), *((_OUT_OF_ORDER,) if is_mixed else ()), *run_labels)
             return [Draft(GRAPH_CHECKPOINT, "", body, id, self._scope, "", "langgraph", (), labels)]
 
-        records = require_accepted(self._journal.append_if(append_checkpoint))
+        records = self._journal.append_if(append_checkpoint).unwrap_all()
         seq = records[0].seq if position is None else position + 1
         self._cache.put(seq, [(name, content) for name, (_, content) in written.items()])
         self._newest = None if position is None or is_mixed else _NewestCheckpoint(seq, place, seq, body)
@@ -412,7 +412,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             body |= {"path": task_path or (known.body["path"] if known else ""), "writes": {**earlier, **added}}
             return [Draft(key.kind, body=body, id=key.id, scope=key.scope, labels=labels, origin="langgraph")]
 
-        require_accepted(self._journal.append_if(append_writes))
+        self._journal.append_if(append_writes).unwrap_all()
 
     def delete_thread(self, thread_id: str) -> None:
         self._delete(lambda reader: self._list_thread(reader, thread_id))
@@ -480,7 +480,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
                 drafts.append(draft_from(record, id=id, body=body, labels=labels, author=""))
             return drafts
 
-        require_accepted(self._journal.append_if(copied))
+        self._journal.append_if(copied).unwrap_all()
 
     def _list_thread(self, reader: Reader, thread_id: str) -> Iterator[Record]:
         query = Query(kinds=(GRAPH_CHECKPOINT, GRAPH_WRITES), scopes=(self._scope,))
@@ -512,7 +512,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             ]
             return drafts
 
-        require_accepted(self._journal.append_if(replaced))
+        self._journal.append_if(replaced).unwrap_all()
 
     def _make_independent(self, reader: Reader, record: Record, gone: Mapping[Key, Record]) -> Iterator[Draft]:
         """Yield a version of a checkpoint that holds whole every part it would lose with the deleted ones."""

@@ -19,7 +19,7 @@ from lukasa.core.clock import Clock, SystemClock, from_iso, to_iso
 from lukasa.core.record import Draft, Key, Record, draft_from
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_ITEM
-from lukasa.integrations.records import choose_scope, hash_names, require_accepted
+from lukasa.integrations.records import choose_scope, hash_names
 from lukasa.journal.read_cache import ReadCache
 from lukasa.memory import Memory
 from lukasa.storage.engine import Query, Reader
@@ -87,7 +87,7 @@ class LukasaStore(BaseStore):
         drafts = [self._draft(key, op, now) for key, op in puts.items()]
         drafts += [draft for record in read if record.key not in puts for draft in self._extend_life(record, now)]
         if drafts:
-            require_accepted(self._journal.append(drafts))
+            self._journal.append(drafts).unwrap_all()
         return results
 
     def _read_all(self, operations: Sequence[Op], now: datetime) -> tuple[list[Result], list[Record]]:
@@ -129,7 +129,7 @@ class LukasaStore(BaseStore):
             now = self._clock.now()
             expired = [record for record in self._read_items(reader, ()) if _is_expired(record, now)]
         if expired:
-            require_accepted(self._journal.append([self._tombstone(record.key) for record in expired]))
+            self._journal.append([self._tombstone(record.key) for record in expired]).unwrap_all()
         return len(expired)
 
     def _recall(self, op: SearchOp) -> list[tuple[Record, float]]:

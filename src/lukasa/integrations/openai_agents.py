@@ -16,7 +16,7 @@ from lukasa.core.outcome import Refused
 from lukasa.core.record import Draft, Record
 from lukasa.errors import MissingExtra
 from lukasa.integrations import SESSION_ITEM
-from lukasa.integrations.records import choose_scope, encode_json, read_text, require_accepted, run_to_end
+from lukasa.integrations.records import choose_scope, encode_json, read_text, run_to_end
 from lukasa.journal.read_cache import ReadCache
 from lukasa.memory import Memory
 from lukasa.storage.engine import Query, Reader
@@ -71,7 +71,7 @@ class LukasaSession(SessionABC):
         """Add items to the end, all or none."""
         drafts = [self._draft(item) for item in items]
         if drafts:
-            await run_to_end(lambda: require_accepted(self._journal.append(drafts if drafts[1:] else drafts[0])))
+            await run_to_end(lambda: self._journal.append(drafts if drafts[1:] else drafts[0]).unwrap_all())
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and return it."""
@@ -83,7 +83,7 @@ class LukasaSession(SessionABC):
         def tombstones(reader: Reader) -> Sequence[Draft] | Refused:
             return [self._tombstone(record) for record in reader.read(self._query())]
 
-        await run_to_end(lambda: require_accepted(self._journal.append_if(tombstones)))
+        await run_to_end(lambda: self._journal.append_if(tombstones).unwrap_all())
 
     def _query(self, limit: int | None = None) -> Query:
         newest = limit is not None
@@ -101,7 +101,7 @@ class LukasaSession(SessionABC):
             popped[:] = reader.read(self._query(1))
             return [self._tombstone(record) for record in popped]
 
-        require_accepted(self._journal.append_if(tombstone))
+        self._journal.append_if(tombstone).unwrap_all()
         return json.loads(popped[0].body["item"]) if popped else None
 
     def _draft(self, item: TResponseInputItem) -> Draft:

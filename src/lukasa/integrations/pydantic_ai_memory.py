@@ -17,7 +17,7 @@ from typing import Any
 from lukasa.core.record import Draft, Key, Record
 from lukasa.errors import MissingExtra
 from lukasa.integrations import FILE_OPERATION, NOTE_FILE
-from lukasa.integrations.records import choose_scope, hash_names, read_at_once, require_accepted, run_to_end
+from lukasa.integrations.records import choose_scope, hash_names, read_at_once, run_to_end
 from lukasa.memory import Memory
 from lukasa.storage.engine import Query, Reader
 
@@ -158,7 +158,7 @@ class LukasaMemoryFiles:
             mutation = MemoryMutation(version=version, replayed=False, existed=current is not None)
             return [*self._draft_file(key, path, content, current, mutation, operation, metadata)]
 
-        await run_to_end(lambda: require_accepted(self._journal.append_if(decide)))
+        await run_to_end(lambda: self._journal.append_if(decide).unwrap_all())
         return mutation
 
     def _draft_file(

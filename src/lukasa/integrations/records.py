@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import orjson
 
 from lukasa.core.canonical_json import find_json_fault
-from lukasa.core.outcome import Accepted, Outcome
 from lukasa.core.record import Record
 from lukasa.errors import InvalidInput
 from lukasa.journal import ConditionalDrafts, Journal
@@ -29,13 +28,6 @@ def choose_scope(memory: Memory, scope: str | None) -> str:
     if chosen is None:
         raise InvalidInput("The caller may write no scope.", hint="Open the store with another agent or scope.")
     return chosen
-
-
-def require_accepted(outcome: Outcome) -> Sequence[Record]:
-    """Return the records of a write, or raise ``InvalidInput`` if it was not accepted; the frameworks expect that."""
-    if not isinstance(outcome, Accepted):
-        raise InvalidInput(f"The store did not take it: {outcome.reason}")
-    return outcome.records
 
 
 def read_at_once(journal: Journal, query: Query) -> list[Record]:
@@ -58,7 +50,7 @@ class AdapterRecords:
 
     async def append_if(self, condition: ConditionalDrafts) -> None:
         """Write what a condition returns, to the end even if the caller is cancelled; raise if it is refused."""
-        await run_to_end(lambda: require_accepted(self.journal.append_if(condition)))
+        await run_to_end(lambda: self.journal.append_if(condition).unwrap_all())
 
 
 def hash_names(*names: str) -> str:

@@ -14,7 +14,8 @@ from enum import IntEnum
 from typing import Any, Literal
 
 from lukasa import errors
-from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.outcome import Accepted, Conflict, Refused
+from lukasa.errors import NotAccepted
 
 ToolOutcome = Literal["done", "refused", "conflict", "failed"]
 PROBLEM_PREFIX = "urn:lukasa:problem:"
@@ -80,6 +81,7 @@ OUTCOMES: Mapping[type, OutcomeRow] = {
     Conflict: OutcomeRow(ExitCode.CONFLICT, 409, "conflict", "conflict", _READ_AGAIN),
     errors.LukasaError: OutcomeRow(ExitCode.UNEXPECTED, 500, "unexpected", "failed"),
     errors.InvalidInput: _INVALID,
+    errors.NotAccepted: replace(_REFUSED, tool_outcome="failed"),
     errors.NotAllowed: OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "failed", _NOT_PERMITTED),
     errors.StoreNotAllowed: OutcomeRow(ExitCode.REFUSED, 403, "store-not-allowed", "failed", _ALLOW_STORE),
     errors.MissingExtra: OutcomeRow(ExitCode.UNAVAILABLE, 501, "missing-extra", "failed", _INSTALL),
@@ -188,22 +190,6 @@ class OutcomeInfo:
         return problem | {name: value for name, value in optional.items() if value}
 
 
-class NotAccepted(Exception):
-    """A refusal or conflict that ends the current command or request."""
-
-    def __init__(self, outcome: Refused | Conflict, hint: str | None = None) -> None:
-        super().__init__(outcome.reason)
-        self.outcome = outcome
-        self.hint = hint
-
-
-def require_accepted(outcome: Outcome, hint: str | None = None) -> Accepted:
-    """Return the outcome if it was accepted, else raise ``NotAccepted``."""
-    if isinstance(outcome, Accepted):
-        return outcome
-    raise NotAccepted(outcome, hint)
-
-
 def describe_details(details: Mapping[str, Any]) -> list[str]:
     """Return what the writer of an accepted record should know, in sentences."""
     sentences = []
@@ -222,7 +208,7 @@ def describe_details(details: Mapping[str, Any]) -> list[str]:
 
 def not_found(message: str, hint: str | None = None) -> NotAccepted:
     """Return the exception for a thing that does not exist."""
-    return NotAccepted(Refused("not_found", message), hint)
+    return NotAccepted(outcome=Refused("not_found", message), hint=hint)
 
 
 def row_of(result: object) -> OutcomeRow:
@@ -238,13 +224,11 @@ def outcome_of(result: Refused | Conflict | BaseException, *, public: bool = Fal
     With ``public`` the message is safe to send to a remote caller: no file names, and an unforeseen error is named by its
     type alone, because its message may quote other callers' text.
     """
-    if isinstance(result, NotAccepted):
+    if isinstance(result, NotAccepted) and result.outcome is not None:
         return replace(outcome_of(result.outcome), hint=result.hint)
     row = row_of(result)
-    if isinstance(result, Refused):
+    if isinstance(result, Refused | Conflict):
         return OutcomeInfo(result.code, result.reason, None, row, result.details)
-    if isinstance(result, Conflict):
-        return OutcomeInfo("conflict", result.reason, None, row, {"expected": result.expected, "found": result.found})
     if isinstance(result, errors.LukasaError):
         return OutcomeInfo(error_code(result), result.message, result.hint, row)
     if isinstance(result, OSError):

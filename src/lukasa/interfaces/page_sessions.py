@@ -14,7 +14,6 @@ from lukasa.core.clock import Clock, from_iso, to_iso
 from lukasa.core.record import Key, Record
 from lukasa.core.scope import SYSTEM
 from lukasa.interfaces.api_tokens import ApiToken, hash_token
-from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.journal import Journal
 from lukasa.storage.engine import PAGE_SESSION, Query
@@ -38,7 +37,7 @@ class PageSessions:
             if self._has_ended(record):
                 journal.delete(record.key)
         body = {"token": token.sha256, "expires_at": to_iso(self._clock.now() + SESSION_TIME)}
-        require_accepted(journal.write(PAGE_SESSION, id=hash_token(secret), scope=SYSTEM, body=body))
+        journal.write(PAGE_SESSION, id=hash_token(secret), scope=SYSTEM, body=body).unwrap_all()
         return secret
 
     def find(self, secret: str) -> ApiToken | None:
@@ -52,7 +51,7 @@ class PageSessions:
         """End the session with a secret, on every server."""
         journal = self._journal()
         if secret and journal.get(_key(secret)) is not None:
-            require_accepted(journal.delete(_key(secret)))
+            journal.delete(_key(secret)).unwrap_all()
 
     def _has_ended(self, record: Record) -> bool:
         return from_iso(record.body["expires_at"]) <= self._clock.now()

@@ -12,10 +12,10 @@ from lukasa.core.clock import from_iso
 from lukasa.core.outcome import Refused
 from lukasa.core.record import Draft
 from lukasa.core.scope import SHARED
-from lukasa.errors import InvalidInput, NetworkDown, NotAllowed, RateLimited, StoreError
+from lukasa.errors import InvalidInput, NetworkDown, NotAccepted, NotAllowed, RateLimited, StoreError
 from lukasa.journal import Journal
 from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
-from lukasa.network.hub import acknowledgement_draft, require_accepted
+from lukasa.network.hub import acknowledgement_draft
 from lukasa.storage.engine import Reader
 
 
@@ -67,7 +67,7 @@ class HttpNetwork:
             repeated = reader.get(taken.key) is not None
             return [] if repeated else [taken, *effect]
 
-        require_accepted(journal.append_if(append_effect))
+        journal.append_if(append_effect).unwrap_all()
         return repeated
 
     def _send(self, agent_id: str, path: str, body: Any) -> SendReceipt:
@@ -89,7 +89,7 @@ def _network_errors(url: str) -> Iterator[None]:
     except (InvalidInput, RateLimited):
         raise
     except ApiProblem as error:
-        raise InvalidInput(error.message, hint=error.hint) from error
+        raise NotAccepted(outcome=Refused(error.code, error.message, error.details), hint=error.hint) from error
     except StoreError as error:
         raise NetworkDown(error.message, hint=error.hint) from error
     except NotAllowed as error:

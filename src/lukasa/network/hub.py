@@ -17,7 +17,7 @@ from typing import Any
 from lukasa.core import canonical_json
 from lukasa.core.argument_types import check_arguments
 from lukasa.core.clock import Clock, from_iso, to_iso
-from lukasa.core.outcome import Accepted, Outcome, Refused
+from lukasa.core.outcome import Refused
 from lukasa.core.record import Draft, Key, Record
 from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput, NotAllowed, StoreReadOnly
@@ -124,7 +124,7 @@ class NetworkHub:
                 *self._heartbeat_drafts(reader, agent_id),
             ]
 
-        require_accepted(self._journal.append_if(append_news))
+        self._journal.append_if(append_news).unwrap_all()
         return SendReceipt(news_id, repeated)
 
     def acknowledge(self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ()) -> SendReceipt:
@@ -155,7 +155,7 @@ class NetworkHub:
                 return refused
             return [taken, *effect, *self._heartbeat_drafts(reader, agent_id)]
 
-        require_accepted(self._journal.append_if(append_acknowledgement))
+        self._journal.append_if(append_acknowledgement).unwrap_all()
         return SendReceipt(signal_id, repeated)
 
     def acknowledged(self, agent_id: str, signal_id: str) -> tuple[str, ...]:
@@ -282,12 +282,6 @@ def acknowledgement_draft(agent_id: str, signal_id: str, sender: str, scope: str
 def sender_of(record: Record) -> str:
     """Return the agent that wrote a record of the hub. What the body says counts only if the owner wrote it, who may name any."""
     return record.author or str(record.body["agent_id"])
-
-
-def require_accepted(outcome: Outcome) -> None:
-    """Raise ``InvalidInput`` if news or an effect was not stored."""
-    if not isinstance(outcome, Accepted):
-        raise InvalidInput(outcome.reason)
 
 
 def _find_news(reader: Reader, id: str) -> Record | None:

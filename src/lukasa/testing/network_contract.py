@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lukasa.core.record import Draft
-from lukasa.errors import InvalidInput
+from lukasa.errors import InvalidInput, NotAccepted
 from lukasa.network import MAX_INBOX, Network, News
 from lukasa.testing.contract.base import requirement
 from lukasa.testing.optional import require_package
@@ -117,7 +117,7 @@ class NetworkContract:
     def test_an_effect_that_is_refused_leaves_the_signal_in_the_inbox(self, open_network: NetworkFactory) -> None:
         open_network("a").broadcast("a", "signal", make_signal("s1"))
         receiver = open_network("b")
-        with pytest.raises(InvalidInput):
+        with pytest.raises(NotAccepted):
             receiver.acknowledge("b", "s1", "a", [Draft("", scope="b")])
         assert [news["signal_id"] for news in receiver.inbox("b")] == ["s1"]
         assert receiver.acknowledged("a", "s1") == ()
@@ -168,7 +168,7 @@ class NetworkContract:
         network = open_network("a")
         with pytest.raises(InvalidInput, match="signal_id"):
             network.broadcast("a", "signal", {})
-        with pytest.raises(InvalidInput, match="no signal"):
+        with pytest.raises(NotAccepted, match="no signal"):
             network.acknowledge("a", "nothing", "b")
 
 

@@ -19,7 +19,7 @@ from lukasa.interfaces.cli.options import (
     require_found,
 )
 from lukasa.interfaces.cli.render import format_count, format_size, shorten
-from lukasa.interfaces.outcomes import ExitCode, require_accepted
+from lukasa.interfaces.outcomes import ExitCode
 
 SessionArgument = Annotated[str, argument("SESSION", "The id of the session.")]
 _MAX_ROWS = 50
@@ -45,9 +45,9 @@ def save(
 
     content = read_session(read_input(state))
     memory = call.memory
-    require_accepted(memory.sessions.save_checkpoint(content, session, number))
+    memory.sessions.save_checkpoint(content, session, number).unwrap_all()
     if forecasts:
-        require_accepted(memory.forecasts.take_in(content))
+        memory.forecasts.take_in(content).unwrap_all()
     newest = memory.sessions.checkpoints(session)[0]
     call.show(
         {"session": session, "number": newest.number, "file": newest.name, "bytes": newest.size},

@@ -27,7 +27,7 @@ from lukasa.interfaces.cli.options import (
     require_utf8,
 )
 from lukasa.interfaces.cli.render import format_count
-from lukasa.interfaces.outcomes import not_found, require_accepted
+from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import to_json
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def append(
     require_utf8(session, role, speaker)
     known_role = require_choice(role, ROLES, "a role; --speaker takes a name")
     details: Any = {"speaker": speaker, "timestamp": parse_time(time), "token_count": tokens, "key": key}
-    turn = require_accepted(call.memory.context.append(session, known_role, text, **details)).records[0]
+    turn = call.memory.context.append(session, known_role, text, **details).unwrap_all()[0]
     call.show(turn, f"Stored turn {turn.id} ({format_count(turn.body['tokens'], 'token')}).")
 
 
@@ -184,7 +184,7 @@ def fork(
         point: Any = parse_time(at)
     except InvalidInput:
         point = at  # the id of a turn
-    require_accepted(call.memory.context.fork(session, new, at=point))
+    call.memory.context.fork(session, new, at=point).unwrap_all()
     found = call.memory.context.load(new)
     total = found.folded + len(found.recent_history)
     call.show(found, f"Forked {session} to {new} with {format_count(total, 'turn')}.")
@@ -211,7 +211,7 @@ def configure(
     given |= {"facts": facts, "finished_hours": finished_hours, "automatic": automatic, "extracting": extracting}
     changes = {name: value for name, value in given.items() if value is not None}
     if changes:
-        require_accepted(call.memory.context.configure(session, **changes))
+        call.memory.context.configure(session, **changes).unwrap_all()
     settings = to_json(call.memory.context.load(session).settings)
     call.show(settings, fields={name.replace("_", " "): value for name, value in settings.items()})
 
@@ -249,7 +249,7 @@ def import_(
     from lukasa.transfer.layouts.context_json import import_conversation
 
     outcome = import_conversation(call.memory.context, source, session)
-    accepted = require_accepted(outcome, "Delete that conversation, or import this one under another id with --as.")
+    accepted = outcome or outcome.unwrap("Delete that conversation, or import this one under another id with --as.")
     id = next(record.id for record in accepted.records if record.kind == "context")
     found = call.memory.context.load(id)
     turns = format_count(found.folded + len(found.recent_history), "turn")
@@ -264,7 +264,7 @@ def delete(call: Call, session: SessionArgument) -> None:
 
     Example: lukasa context delete s1
     """
-    count = len(require_accepted(call.memory.context.delete(session)).records)
+    count = len(call.memory.context.delete(session).unwrap_all())
     call.show({"session_id": session, "records": count}, f"Deleted {session}: {format_count(count, 'record')}.")
 
 

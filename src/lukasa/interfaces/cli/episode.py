@@ -24,7 +24,6 @@ from lukasa.interfaces.cli.options import (
     require_found,
 )
 from lukasa.interfaces.cli.render import read_fields
-from lukasa.interfaces.outcomes import require_accepted
 
 app = CommandApp("episode", "Record what was done, task by task.", example="lukasa episode list")
 _LIST_HINT = "`lukasa episode list` shows the newest episodes."
@@ -64,7 +63,7 @@ def add(
         details["action_log"] = [{"action": name} for name in step or ()]
         details["errors"] = [_parse_error(text) for text in error or ()]
         written = call.memory.episodes.record(goal, scope=scope, **details)
-    records = require_accepted(written).records
+    records = written.unwrap_all()
     lines = [f"Stored {record.id}." for record in records] or "Already stored."
     call.show([Episode(record) for record in records], lines)
 
@@ -168,7 +167,7 @@ def finish(
 
     hint = "`lukasa episode list --unfinished` lists unfinished episodes."
     word = require_choice(outcome, EPISODE_OUTCOMES, "an outcome")
-    record = require_accepted(call.memory.episodes.finish(id, word), hint).record
+    record = call.memory.episodes.finish(id, word).unwrap(hint)
     call.show(Episode(record), f"{id} ended as {outcome}.")
 
 
@@ -201,5 +200,5 @@ def restore(call: Call, id: EpisodeIdArgument, scope: RecordScopeOption = None) 
     """
     from lukasa.experience import Episode
 
-    record = require_accepted(call.memory.episodes.restore(id, scope=scope)).record
+    record = call.memory.episodes.restore(id, scope=scope).unwrap()
     call.show(Episode(record), f"{id} is restored in full.")

@@ -22,7 +22,6 @@ from lukasa.interfaces.cli.options import (
     progress_bar,
 )
 from lukasa.interfaces.cli.render import format_count
-from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import briefing_json, to_json
 from lukasa.recall.unconfirmed_orders import split_by_reason
 
@@ -160,7 +159,7 @@ def metrics(
         except ValueError as error:
             message = "write an episode's id and a number, such as ep-2026-01-06-001=1"
             raise typer.BadParameter(message) from error
-        require_accepted(memory.metrics.prefer(id, rating))
+        memory.metrics.prefer(id, rating).unwrap_all()
     if tasks:
         columns = "task, seconds:g, agents, attempts, retries, succeeded"
         call.show(memory.metrics.efficiency(days), columns=columns, empty="No tasks in these days.")

@@ -24,7 +24,6 @@ from lukasa.interfaces.cli.options import (
     require_found,
 )
 from lukasa.interfaces.cli.render import format_cell, format_count, read_fields
-from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import to_json
 
 PredictionArgument = Annotated[str, argument("ID", "The id of the prediction.")]
@@ -197,6 +196,6 @@ def plot(
 
 
 def _show_prediction(call: Call, outcome: Outcome) -> None:
-    body: Mapping[str, Any] = require_accepted(outcome).record.body
+    body: Mapping[str, Any] = outcome.unwrap().body
     result = f", {format_cell(body['outcome'])}" if body["status"] == "resolved" else ""
     call.show(to_json(body), f"{body['prediction_id']}: {body['probability']:g}, {body['status']}{result}.")

@@ -9,7 +9,6 @@ from lukasa.core.clock import to_iso
 from lukasa.core.outcome import Outcome
 from lukasa.interfaces.cli.options import Call, CommandApp, argument, flag, option, require_found
 from lukasa.interfaces.cli.render import Column, read_fields
-from lukasa.interfaces.outcomes import require_accepted
 
 if TYPE_CHECKING:
     from lukasa.experience import Handoff
@@ -125,7 +124,7 @@ def reassign(
 def _show_outcome(call: Call, outcome: Outcome) -> None:
     from lukasa.experience import Handoff
 
-    handoff = Handoff(require_accepted(outcome).record)
+    handoff = Handoff(outcome.unwrap())
     call.show(handoff, f"{handoff.id} for {handoff.to_agent}: {handoff.status}.")
 
 
@@ -145,7 +144,7 @@ def ledger(
     if task is not None or completed or goal is not None:
         before = ledgers.get(name) if name else None
         context = None if goal is None else {**(before.context if before else {}), "current_goal": goal}
-        require_accepted(ledgers.checkpoint(agent, current_task=task, completed=completed, context=context))
+        ledgers.checkpoint(agent, current_task=task, completed=completed, context=context).unwrap_all()
     found = [entry for entry in ledgers.list() if not agent or entry.agent_id == agent]
     require_found(found or not agent, f"There is no ledger of {agent[:80]!r}.")
     checkpoint: Column = ("checkpoint", lambda entry: to_iso(entry.last_checkpoint))

@@ -24,7 +24,6 @@ from lukasa.interfaces.cli.options import (
     require_result,
 )
 from lukasa.interfaces.cli.render import Column, escape_line, shorten
-from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import to_json
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def add(
     else:
         body |= {"fact": says}
     named: Any = kind  # the service refuses another one
-    records = require_accepted(call.memory.knowledge.add(named, body, id=id)).records
+    records = call.memory.knowledge.add(named, body, id=id).unwrap_all()
     stored = f"Stored {records[0].id}." if records else "Already stored."
     call.show([KnowledgeItem(record) for record in records], stored)
 
@@ -127,7 +126,7 @@ def link(
     """
     named: Any = relation  # the service refuses another one
     change = call.memory.knowledge.unlink if remove else call.memory.knowledge.link
-    changed = len(require_accepted(change(a, named, b)).records)
+    changed = len(change(a, named, b).unwrap_all())
     sentence = f"{'Unlinked' if remove else 'Linked'}: {a} {relation} {b}." if changed else "Nothing to change."
     call.show({"from": a, "relation": relation, "to": b, "removed": remove, "changed": changed}, sentence)
 

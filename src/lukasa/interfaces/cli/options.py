@@ -22,9 +22,9 @@ from lukasa.core.clock import from_iso
 from lukasa.core.outcome import Refused
 from lukasa.core.record import Key
 from lukasa.core.scope import SHARED, SYSTEM
-from lukasa.errors import InvalidInput, StoreDamaged, StoreMissing, StoreNotAllowed
+from lukasa.errors import InvalidInput, NotAccepted, StoreDamaged, StoreMissing, StoreNotAllowed
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.outcomes import ExitCode, NotAccepted, not_found
+from lukasa.interfaces.outcomes import ExitCode, not_found
 
 if TYPE_CHECKING:
     from lukasa.journal import Journal
@@ -320,7 +320,7 @@ def require_found(value: FoundT | None, message: str, hint: str | None = None) -
 def require_result(result: FoundT | Refused) -> FoundT:
     """Return the result of a call that may refuse; a refusal ends the command."""
     if isinstance(result, Refused):
-        raise NotAccepted(result)
+        raise NotAccepted(outcome=result)
     return result
 
 

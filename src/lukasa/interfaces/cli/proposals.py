@@ -9,6 +9,7 @@ import typer
 
 from lukasa.core.choices import PROPOSAL_STATES
 from lukasa.core.outcome import Outcome, Refused
+from lukasa.errors import NotAccepted
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     Call,
@@ -24,7 +25,6 @@ from lukasa.interfaces.cli.options import (
     unwrap_help,
 )
 from lukasa.interfaces.cli.render import format_count, format_time
-from lukasa.interfaces.outcomes import NotAccepted, require_accepted
 from lukasa.interfaces.serialise import to_json
 
 if TYPE_CHECKING:
@@ -96,14 +96,14 @@ def accept(
         count = format_count(len(proposal.changes), "record")
         if call.json or not sys.stdin.isatty():
             message = f"Nothing was accepted: there is no terminal to confirm changes of {count}."
-            raise NotAccepted(Refused("not_confirmed", message), "Add --yes.")
+            raise NotAccepted(outcome=Refused("not_confirmed", message), hint="Add --yes.")
         _print_proposal(proposal)
         try:
             confirmed = typer.confirm(f"Change {count}?", err=True)
         except typer.Abort:
             confirmed = False
         if not confirmed:
-            raise NotAccepted(Refused("not_confirmed", "Nothing was accepted."))
+            raise NotAccepted(outcome=Refused("not_confirmed", "Nothing was accepted."))
     _show_decision(call, call.memory.proposals.accept(id, scope=proposal.scope), id)
 
 
@@ -121,7 +121,7 @@ def _require_proposal(call: Call, id: str, scope: str | None) -> Proposal:
 
 
 def _show_decision(call: Call, outcome: Outcome, id: str) -> None:
-    record = require_accepted(outcome).record
+    record = outcome.unwrap()
     call.show(
         to_json(call.memory.proposals.get(id, scope=record.scope)),
         f"Proposal {id} by {record.body['by']} was {record.body['state']}.",

@@ -8,7 +8,6 @@ from typing import Annotated
 from lukasa.core.outcome import Outcome
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.options import Call, CommandApp, argument, option, require_found
-from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.serialise import to_json
 
 app = CommandApp(
@@ -54,7 +53,7 @@ def set_(
             weights[criterion.strip()] = float(weight)
         except ValueError as error:
             raise InvalidInput(f"{text[:80]!r} is not a criterion with a weight.", hint="Write NAME=WEIGHT.") from error
-    record = require_accepted(call.memory.trust.rubric.set(weights, by=by, name=name)).record
+    record = call.memory.trust.rubric.set(weights, by=by, name=name).unwrap()
     call.show(
         {"rubric": name, "version": record.version, "criteria": record.body["criteria"]},
         f"Rubric {name}, version {record.version}: {_format_weights(record.body['criteria'])}",
@@ -101,7 +100,7 @@ def reject(call: Call, id: ProposalArgument, by: ByOption) -> None:
 
 
 def _show_decision(call: Call, outcome: Outcome) -> None:
-    record = require_accepted(outcome).records[0]
+    record = outcome.unwrap_all()[0]
     call.show(
         {"id": record.id} | dict(record.body),
         f"Proposal {record.id} was {record.body['state']} by {record.body['by']}.",

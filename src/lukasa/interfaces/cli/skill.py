@@ -21,7 +21,7 @@ from lukasa.interfaces.cli.options import (
     read_text,
     require_found,
 )
-from lukasa.interfaces.outcomes import ExitCode, require_accepted
+from lukasa.interfaces.outcomes import ExitCode
 from lukasa.interfaces.serialise import to_json
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def add(
     from lukasa.experience import Skill
 
     text = read_text(file)
-    records = require_accepted(call.memory.skills.add(text, id=id, scope=scope)).records
+    records = call.memory.skills.add(text, id=id, scope=scope).unwrap_all()
     lines = [f"Stored {record.id}, version {record.version}." for record in records] or "Already stored."
     call.show([Skill(record) for record in records], lines)
 
@@ -118,7 +118,7 @@ def used(
     """
     from lukasa.experience import Skill
 
-    skill = Skill(require_accepted(call.memory.skills.record_use(id, not failed)).record)
+    skill = Skill(call.memory.skills.record_use(id, not failed).unwrap())
     call.show(skill, f"{id}: {skill.successes} worked, {skill.failures} failed.")
 
 

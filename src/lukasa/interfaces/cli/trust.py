@@ -25,7 +25,7 @@ from lukasa.interfaces.cli.options import (
     require_utf8,
 )
 from lukasa.interfaces.cli.render import format_count, shorten
-from lukasa.interfaces.outcomes import ExitCode, require_accepted
+from lukasa.interfaces.outcomes import ExitCode
 from lukasa.interfaces.serialise import to_json
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def judge(
 
 
 def _show_dissent(call: Call, outcome: Outcome) -> None:
-    record = require_accepted(outcome).records[0]
+    record = outcome.unwrap_all()[0]
     agent, why, depth = record.body["agent"], record.body["why"], record.body["event"]["depth_score"]
     score = call.memory.trust.score(agent)
     verdict = _VERDICTS.get(why, f"The adjusted score does not count it: {why.replace('_', ' ')}.")
@@ -229,7 +229,7 @@ def override(
         raise InvalidInput(f"{artifact[:80]!r} does not name a record.", hint="Write it as SCOPE/KIND/ID.")
     key = Key(*parts) if parts else None
     details = _event_details(round_, task, time) | {"artifact": key, "criteria": criterion or ()}
-    record = require_accepted(call.memory.trust.log_override(agent, output, decision, by=by, **details)).records[0]
+    record = call.memory.trust.log_override(agent, output, decision, by=by, **details).unwrap_all()[0]
     score, deadline = call.memory.trust.score(agent), record.body["event"]["auto_check_deadline"]
     answer = {"id": record.id, "agent": agent, "auto_check_deadline": deadline}
     call.show(
@@ -248,7 +248,7 @@ def revert(
 
     Example: lukasa trust revert 019c… --by ben
     """
-    _show_regretted(call, [require_accepted(call.memory.trust.revert(id, by=by)).records[0]])
+    _show_regretted(call, [call.memory.trust.revert(id, by=by).unwrap_all()[0]])
 
 
 @app.command()
@@ -263,7 +263,7 @@ def check(
 
     Example: lukasa trust check
     """
-    changed = require_accepted(call.memory.trust.check_reverts(round_, final)).records
+    changed = call.memory.trust.check_reverts(round_, final).unwrap_all()
     _show_regretted(call, [record for record in changed if record.kind == "override"])
 
 
@@ -279,7 +279,7 @@ def round_(call: Call, id: Annotated[str, argument("ROUND", "The id of the round
 
     Example: lukasa trust round run-7/round-2 creator critic-1
     """
-    require_accepted(call.memory.trust.participate(agents, id))
+    call.memory.trust.participate(agents, id).unwrap_all()
     rounds = {agent: call.memory.trust.standing(agent).rounds for agent in agents}
     call.show(rounds, columns="agent, rounds", rows=rounds.items())
 
@@ -296,7 +296,7 @@ def probation(
 
     Example: lukasa trust probation critic-1 --until 2026-03-01 --reason "odd answers" --by ada
     """
-    require_accepted(call.memory.trust.set_probation(agent, parse_time(until), reason=reason, by=by))
+    call.memory.trust.set_probation(agent, parse_time(until), reason=reason, by=by).unwrap_all()
     eligible = call.memory.trust.eligibility(agent)
     call.show(eligible, "; ".join(eligible.why) or f"{agent} may take critical roles.")
 
@@ -401,7 +401,7 @@ def verify(
     agents = trust.agents()
     wrong = {name: found for name in agents if (found := trust.check(name))}
     for name in wrong if repair else ():
-        require_accepted(trust.rebuild(name))
+        trust.rebuild(name).unwrap_all()
     findings = [{"where": finding.where, "what": finding.what} for found in wrong.values() for finding in found]
     summary = f"The sums of {format_count(len(agents), 'agent')} agree with the events."
     if wrong:

@@ -10,11 +10,11 @@ import typer
 
 from lukasa.core.outcome import Refused
 from lukasa.core.record import Key
-from lukasa.errors import InvalidInput
+from lukasa.errors import InvalidInput, NotAccepted
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call, RecordScopeOption, argument, find_key, flag, option, parse_time
 from lukasa.interfaces.cli.render import format_count
-from lukasa.interfaces.outcomes import NotAccepted, not_found, require_accepted
+from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import quarantine_json, restore_json
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def quarantine(
             empty="No author is in quarantine.",
         )
         return
-    record = require_accepted(call.memory.journal.quarantine(author, since=parse_time(since), reason=reason)).record
+    record = call.memory.journal.quarantine(author, since=parse_time(since), reason=reason).unwrap()
     start = f" since {record.body['since']}" if record.body["since"] else ""
     hidden = f"In quarantine: what {author!r} wrote{start}, and what was derived from it, is hidden."
     call.show(quarantine_json(record), [hidden, "`lukasa release` makes it visible again."])
@@ -91,7 +91,7 @@ def release(call: Call, author: Annotated[str, argument("AUTHOR", "The author to
 
     Example: lukasa release mallory
     """
-    require_accepted(call.memory.journal.release(author), "`lukasa quarantine --list` shows who is.")
+    call.memory.journal.release(author).unwrap_all("`lukasa quarantine --list` shows who is.")
     call.show({"author": author, "released": True}, f"Released: what {author!r} wrote is visible again.")
 
 
@@ -134,7 +134,7 @@ def erase(
     if not yes:
         if call.json or not sys.stdin.isatty():
             message = f"Nothing was erased: there is no terminal to confirm the erasure of {count}."
-            raise NotAccepted(Refused("not_confirmed", message), "Add --yes.")
+            raise NotAccepted(outcome=Refused("not_confirmed", message), hint="Add --yes.")
         for line in preview:
             render.print_line(line)
         try:
@@ -142,7 +142,7 @@ def erase(
         except typer.Abort:
             confirmed = False
         if not confirmed:
-            raise NotAccepted(Refused("not_confirmed", "Nothing was erased."))
+            raise NotAccepted(outcome=Refused("not_confirmed", "Nothing was erased."))
     receipt = journal.erase(*named, subject=subject, exact=exact, reason=reason)
     erased = f"{format_count(receipt.records, 'record')} ({format_count(receipt.versions, 'version')})"
     erased += f" and {format_count(len(receipt.files), 'file')}" if receipt.files else ""

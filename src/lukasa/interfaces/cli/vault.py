@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from lukasa.core.choices import SEARCH_PROFILES, TIERS
-from lukasa.core.outcome import Accepted
+from lukasa.core.outcome import Outcome
+from lukasa.errors import NotAccepted
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     Call,
@@ -36,7 +37,7 @@ from lukasa.interfaces.cli.options import (
 from lukasa.interfaces.cli.records import show_history
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.cli.transfer import SOURCE_FORMATS, describe_added, show_export, show_import
-from lukasa.interfaces.outcomes import ExitCode, NotAccepted, describe_details, require_accepted
+from lukasa.interfaces.outcomes import ExitCode, describe_details
 from lukasa.interfaces.serialise import to_json, vault_record_json
 from lukasa.storage.engine import QUARANTINE
 
@@ -86,11 +87,12 @@ def remember(
         require_result(call.memory.vault.judge({"text": content, "scope": scope, "category": category, **fields}))
         call.show({"accepted": True, "dry_run": True}, "The gate would accept this.")
         return
-    _show_written(call, require_accepted(call.memory.vault.add_memory(content, scope, category, **fields)))
+    _show_written(call, call.memory.vault.add_memory(content, scope, category, **fields))
 
 
-def _show_written(call: Call, outcome: Accepted) -> None:
+def _show_written(call: Call, written: Outcome) -> None:
     """Show the memory that was written, and those that say something similar."""
+    outcome = written or written.unwrap()
     record, similar = outcome.record, outcome.details.get("similar_to", ())
     verb = "Remembered" if record.version == 1 else f"Updated (version {record.version})"
     if QUARANTINE in outcome.details:
@@ -111,7 +113,7 @@ def confirm(call: Call, id: IdArgument, expires: ExpiresOption = None, scope: Sc
     Example: lukasa confirm 4f9a2c1b77d0
     """
     outcome = call.existing_memory.vault.confirm(id, scope=scope, expires_at=parse_time(expires))
-    record = require_accepted(outcome).record
+    record = outcome.unwrap()
     call.show(vault_record_json(record), f"Confirmed (version {record.version}): {record.id} in {record.scope}.")
 
 
@@ -125,9 +127,9 @@ def forget(
     Example: lukasa forget 4f9a2c1b77d0
     """
     outcomes = call.existing_memory.vault.bulk_delete(ids, scope=scope)
-    failed = next((outcome for outcome in outcomes if not isinstance(outcome, Accepted)), None)
+    failed = next((outcome for outcome in outcomes if not outcome), None)
     if failed is not None and len(ids) == 1:
-        raise NotAccepted(failed)
+        raise NotAccepted(outcome=failed)
     reasons = [(id, getattr(outcome, "reason", "")) for id, outcome in zip(ids, outcomes, strict=True)]
     call.show(
         [{"id": id, "done": not reason, "reason": reason} for id, reason in reasons],
@@ -233,7 +235,7 @@ def update(
     require_utf8(content)
     vault = call.existing_memory.vault
     outcome = vault.update(id, content, category=category, tags=tag, scope=scope, distinct_from=distinct_from or ())
-    _show_written(call, require_accepted(outcome))
+    _show_written(call, outcome)
 
 
 app.command()(update)
@@ -358,7 +360,7 @@ def promote(
 
     Example: lukasa vault promote 4f9a2c1b77d0 --by Ada
     """
-    record = require_accepted(call.existing_memory.vault.promote_to_canon(id, text, by=by, scope=scope)).record
+    record = call.existing_memory.vault.promote_to_canon(id, text, by=by, scope=scope).unwrap()
     why = f"decided by {by}" if by else f"corroborated by {', '.join(record.body.get('corroborated_by', ()))}"
     call.show(vault_record_json(record), f"{record.id} is canon now, {why}.")
 
@@ -374,7 +376,7 @@ def corroborate(
 
     Example: lukasa --agent elysia vault corroborate 4f9a2c1b77d0
     """
-    record = require_accepted(call.existing_memory.vault.corroborate(id, scope=scope, author=author)).record
+    record = call.existing_memory.vault.corroborate(id, scope=scope, author=author).unwrap()
     call.show({"memory": id, "author": record.author}, f"{record.author} corroborates {id}.")
 
 
@@ -401,7 +403,7 @@ def journal(
     Example: lukasa vault journal "tick marker for burst 5"
     """
     if text is not None:
-        record = require_accepted(call.memory.vault.journal(text, scope)).record
+        record = call.memory.vault.journal(text, scope).unwrap()
         call.show(record, f"Added to the burst journal of {record.scope}.")
         return
     columns = "at, scope, author, text"
@@ -419,7 +421,7 @@ def note(
     Example: lukasa vault note "Call me Ada."
     """
     if text is not None:
-        record = require_accepted(call.memory.vault.note(text, scope or "shared")).record
+        record = call.memory.vault.note(text, scope or "shared").unwrap()
         call.show(record, f"Noted: {record.id} in {record.scope}.")
         return
     notes = call.memory.vault.notes(() if scope is None else (scope,))
@@ -439,7 +441,7 @@ def directive(
     Example: lukasa vault directive "Answer in British spelling."
     """
     if text is not None:
-        record = require_accepted(call.memory.vault.directive(text, scope)).record
+        record = call.memory.vault.directive(text, scope).unwrap()
         call.show(record, f"Set: {record.id} in {record.scope}.")
         return
     directives = call.memory.vault.directives(() if scope is None else (scope,))

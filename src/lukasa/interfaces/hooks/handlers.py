@@ -14,7 +14,6 @@ from lukasa.core.canonical_json import decode, encode
 from lukasa.core.outcome import Refused
 from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput, LukasaError
-from lukasa.interfaces.outcomes import require_accepted
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.journal.gate import PiiHandling
 from lukasa.memory import Memory
@@ -209,7 +208,7 @@ def save_episode(memory: Memory, session: str, transcript: Transcript, *, ended:
     }
     if known:
         body["id"] = known[-1].id
-    require_accepted(memory.episodes.add([body], origin="tool", scope=project_or_shared(memory)))
+    memory.episodes.add([body], origin="tool", scope=project_or_shared(memory)).unwrap_all()
 
 
 def update_ledger(memory: Memory, session: str, transcript: Transcript, folder: str, *, ended: bool) -> None:
@@ -222,15 +221,13 @@ def update_ledger(memory: Memory, session: str, transcript: Transcript, folder: 
     state = {"session": session, "folder": folder, "status": "ended" if ended else "waiting"}
     if ended:
         state["ended"] = session
-    require_accepted(
-        memory.ledgers.checkpoint(
-            current_task=transcript.goal,
-            completed=int(ended and transcript.is_finished and not is_counted),
-            state=state,
-            context={"current_goal": transcript.goal},
-            scope=scope,
-        )
-    )
+    memory.ledgers.checkpoint(
+        current_task=transcript.goal,
+        completed=int(ended and transcript.is_finished and not is_counted),
+        state=state,
+        context={"current_goal": transcript.goal},
+        scope=scope,
+    ).unwrap_all()
 
 
 def update_continuity(memory: Memory, folder: str, goal: str) -> None:

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 import lukasa
 from lukasa.core.clock import SystemClock
 from lukasa.core.outcome import Accepted, RepeatedRequest
-from lukasa.errors import LukasaError
+from lukasa.errors import LukasaError, NotAccepted
 from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
 from lukasa.interfaces.dashboard import login
 from lukasa.interfaces.dashboard.assets import PAGE_PATHS, read_assets, serve_asset
@@ -59,7 +59,7 @@ from lukasa.interfaces.http.routes import (
 )
 from lukasa.interfaces.http.server_jobs import ServerJobs
 from lukasa.interfaces.mcp.http import MCP_PATH
-from lukasa.interfaces.outcomes import NotAccepted, outcome_of, request_error, usage_error
+from lukasa.interfaces.outcomes import outcome_of, request_error, usage_error
 from lukasa.interfaces.page_sessions import PageSessions
 from lukasa.interfaces.stores import CallerStores
 

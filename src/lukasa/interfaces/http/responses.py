@@ -16,9 +16,9 @@ from starlette.responses import Response
 from lukasa.core.canonical_json import decode, encode
 from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import Record
-from lukasa.errors import InvalidInput
+from lukasa.errors import InvalidInput, NotAccepted
 from lukasa.interfaces.auth import SAFE_HEADERS
-from lukasa.interfaces.outcomes import NotAccepted, OutcomeInfo, require_accepted
+from lukasa.interfaces.outcomes import OutcomeInfo
 from lukasa.interfaces.serialise import to_json
 from lukasa.jobs import DeferredJob
 
@@ -109,7 +109,7 @@ def record_response(record: Record, content: Any = None, *, status: int = 200) -
 
 def outcome_response(outcome: Outcome, *, status: int = 200) -> JsonResponse:
     """Return the record that a write stored, or raise ``NotAccepted``."""
-    accepted = require_accepted(outcome)
+    accepted = outcome or outcome.unwrap()
     if not accepted.records:  # nothing had to change, or what an earlier request wrote was erased since
         response = JsonResponse({"records": []})
     else:
@@ -124,7 +124,7 @@ def outcome_response(outcome: Outcome, *, status: int = 200) -> JsonResponse:
 def job_response(deferred: DeferredJob | Refused) -> JsonResponse:
     """Return where a deferred job can be looked up, or raise ``NotAccepted``."""
     if isinstance(deferred, Refused):
-        raise NotAccepted(deferred)
+        raise NotAccepted(outcome=deferred)
     headers = {"Location": f"/v1/jobs/{quote(deferred.id, safe='')}", "Preference-Applied": "respond-async"}
     return JsonResponse({"job": deferred.id, "repeated": deferred.repeated}, 202, headers)
 

@@ -8,11 +8,11 @@ from fastapi import Query
 from pydantic import Field
 
 from lukasa.core.outcome import Refused
+from lukasa.errors import NotAccepted
 from lukasa.experience import Episodes
 from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, Name, RequestModel, WholeNumber, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.http.service_routes import JsonObject, ServiceRoutes
-from lukasa.interfaces.outcomes import NotAccepted
 
 routes = ServiceRoutes("/v1/episodes", lambda memory: memory.episodes)
 
@@ -59,7 +59,7 @@ def start_episode(memory: WritingMemory, body: NewEpisode) -> Any:
     """Start an episode. Add its steps as they happen, then finish it."""
     running = memory.episodes.start(body.goal, task_id=body.task_id, context=body.context, scope=body.scope)
     if isinstance(running, Refused):
-        raise NotAccepted(running)
+        raise NotAccepted(outcome=running)
     return JsonResponse({"id": running.id, "scope": running.scope}, 201)
 
 

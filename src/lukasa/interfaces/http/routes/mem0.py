@@ -27,10 +27,10 @@ from lukasa.core.canonical_json import decode
 from lukasa.core.clock import SystemClock, to_iso
 from lukasa.core.outcome import Accepted, Refused
 from lukasa.core.scope import SHARED
-from lukasa.errors import InvalidInput, NotAllowed
+from lukasa.errors import InvalidInput, NotAccepted, NotAllowed
 from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, WholeNumber, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse
-from lukasa.interfaces.outcomes import NotAccepted, not_found, require_accepted
+from lukasa.interfaces.outcomes import not_found
 from lukasa.memory import Memory
 from lukasa.text.sentences import split_sentences
 from lukasa.vault import MemoryProposal, VaultMemory
@@ -206,7 +206,7 @@ def add(memory: WritingMemory, body: NewMem0Memories) -> Any:
         results.append(result)
     refusals = [outcome for outcome in outcomes if isinstance(outcome, Refused) and outcome.code != "duplicate"]
     if refusals and not any(isinstance(outcome, Accepted) for outcome in outcomes):
-        raise NotAccepted(refusals[0])
+        raise NotAccepted(outcome=refusals[0])
     note = {} if body.infer is False else {"note": _RULES_NOTE}
     return JsonResponse({"results": results + skipped, **note, **_ignored(body)})
 
@@ -304,7 +304,7 @@ def update_memory(memory: WritingMemory, id: str, body: Mem0Change) -> Any:
 @router.delete(f"{OSS_PREFIX}/memories/{{id}}")
 def delete_memory(memory: WritingMemory, id: str) -> Any:
     """Delete a memory. Its history stays until it is erased."""
-    require_accepted(memory.vault.delete(id, source="chat"))
+    memory.vault.delete(id, source="chat").unwrap_all()
     return JsonResponse({"message": "Memory deleted successfully!"})
 
 
@@ -360,7 +360,7 @@ def delete_many(memory: WritingMemory, body: Mem0Batch) -> Any:
     """Delete many memories at once."""
     outcomes = memory.vault.bulk_delete([item.memory_id for item in body.memories], source="chat")
     for outcome in outcomes:
-        require_accepted(outcome)
+        outcome.unwrap_all()
     return JsonResponse({"message": f"Successfully deleted {len(outcomes)} memories"})
 
 
@@ -394,7 +394,7 @@ def _change(memory: Memory, id: str, body: Mem0Change) -> VaultMemory:
         changes["tags"] = [tag for tag in known.tags if not tag.startswith(_METADATA)] + _metadata_tags(body.metadata)
     if "expiration_date" in body.model_fields_set:
         changes["expires_at"] = _end_of_day(body.expiration_date)
-    require_accepted(memory.vault.update(id, body.text, source="chat", scope=known.scope, **changes))
+    memory.vault.update(id, body.text, source="chat", scope=known.scope, **changes).unwrap_all()
     return _require_memory(memory, id, known.scope)
 
 
@@ -405,7 +405,7 @@ def _delete_matching(memory: Memory, conditions: Mapping[str, Any]) -> int:
     count = 0
     for scope, group in groupby(items, key=lambda item: item.scope):
         outcomes = memory.vault.bulk_delete([item.id for item in group], scope=scope, source="chat")
-        count += sum(len(require_accepted(outcome).records) for outcome in outcomes)
+        count += sum(len(outcome.unwrap_all()) for outcome in outcomes)
     return count
 
 

@@ -15,13 +15,13 @@ from starlette.responses import StreamingResponse
 from lukasa.core.clock import to_iso
 from lukasa.core.outcome import Refused
 from lukasa.core.scope import SYSTEM
-from lukasa.errors import FormatError, InvalidInput
+from lukasa.errors import FormatError, InvalidInput, NotAccepted
 from lukasa.interfaces.auth import TOKEN_KEY
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, RespondAsync
 from lukasa.interfaces.http.responses import DEFERRED, LOG_MEDIA_TYPE, JsonResponse, job_response, problem_response
 from lukasa.interfaces.http.server_jobs import BACKUP_JOB, EXPORT_JOB, ServerJobs
-from lukasa.interfaces.outcomes import NotAccepted, not_found, outcome_of, require_accepted
+from lukasa.interfaces.outcomes import not_found, outcome_of
 from lukasa.interfaces.serialise import import_json, to_json
 from lukasa.memory import Memory, find_backups
 from lukasa.storage.engine import Query
@@ -137,9 +137,9 @@ async def _batch_lines(request: Request) -> AsyncIterator[list[bytes]]:
 def _take_turn(running: set[str], token: str) -> Iterator[None]:
     """Refuse an import while one of the same token runs on this server, or too many of others."""
     if token in running:
-        raise NotAccepted(Refused("import_running", "This token is importing a log already."))
+        raise NotAccepted(outcome=Refused("import_running", "This token is importing a log already."))
     if len(running) >= MAX_IMPORTS:
-        raise NotAccepted(Refused("import_running", f"The server is importing {MAX_IMPORTS} logs already."))
+        raise NotAccepted(outcome=Refused("import_running", f"The server is importing {MAX_IMPORTS} logs already."))
     running.add(token)
     try:
         yield
@@ -185,7 +185,7 @@ def prove_backup(request: Request, memory: CallerMemory, number: Annotated[int, 
     if number not in archives.numbers():
         raise not_found(f"There is no backup {number}.")
     manifest = to_json(archives.verify(number))
-    proof = require_accepted(memory.journal.write(BACKUP_PROOF, id=_proof_id(manifest), scope=SYSTEM)).record
+    proof = memory.journal.write(BACKUP_PROOF, id=_proof_id(manifest), scope=SYSTEM).unwrap()
     return JsonResponse({**manifest, "proved_at": proof.recorded_at})
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -289,3 +291,22 @@ def test_adjacent_turns_are_those_of_now(tmp_path, store):
         assert adjacent(memory) == (None, "Lovely!")
         other.journal.delete(Key("shared", "turn", "c"))
         assert adjacent(memory) == (None, "Which one?")
+
+
+@pytest.mark.requirement("DOO-1")
+def test_a_result_is_a_sequence_of_its_hits_that_can_be_pickled_and_copied():
+    with lukasa.open("memory:", embedder="hash") as memory:
+        for text in ("We deploy on Tuesdays.", "The deploy takes an hour.", "Anna reviews each deploy."):
+            memory.journal.write("note", text, body={"tags": ["ops"]})
+        found, nothing = memory.recall("When do we deploy?", k=2), memory.recall("")
+    assert found
+    assert not nothing
+    assert (len(found), len(nothing)) == (2, 0)
+    assert [hit.text for hit in found] == [hit.text for hit in found.hits]
+    assert found[0] is found.hits[0]
+    assert found[-1:] == found.hits[1:]
+    for copied in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):  # noqa: S301 - made here
+        assert copied == found
+        assert [hit.why for hit in (*copied, *copied.dropped)] == [hit.why for hit in (*found, *found.dropped)]
+    for part in (found[0], found[0].record, found.dropped[0]):
+        assert pickle.loads(pickle.dumps(part)) == copy.deepcopy(part) == part  # noqa: S301 - made here

@@ -164,7 +164,7 @@ def rank_candidates(
         values["adjacent"] = adjacent(evidence, scores)
         scores = scores + weights["adjacent"] * values["adjacent"]
     relevance = compute_relevance(evidence, cosine_range)
-    used_weights = MappingProxyType({name: weights[name] for name in values})
+    used_weights = {name: weights[name] for name in values}
     best = np.argsort(-scores, kind="stable")
     packed, size = np.array(list(values.values()))[:, best].tobytes("F") if values else b"", 8 * len(values)
     columns: Any = (
@@ -229,7 +229,7 @@ def with_reranker_scores(hits: Sequence[RankedCandidate], scores: Sequence[float
         hit._replace(
             score=hit.score + RERANKER_WEIGHT * score,
             packed_values=_pack_values((*hit.values, score)),
-            weights=MappingProxyType({**hit.weights, "reranker": RERANKER_WEIGHT}),
+            weights={**hit.weights, "reranker": RERANKER_WEIGHT},
         )
         for hit, score in zip(hits, scores, strict=False)
     ]

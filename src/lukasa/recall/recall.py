@@ -194,6 +194,13 @@ class LazyHits(Sequence[RecallHit]):
     def __iter__(self) -> Iterator[RecallHit]:
         return map(self._build, self._ranked)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the hits as a tuple: what builds them knows the store."""
+        return tuple, (tuple(self),)
+
 
 class LeftOutRecord(NamedTuple):
     """A record that would have been among the best hits, and why it is not: ``expired`` or ``orders``."""
@@ -204,7 +211,7 @@ class LeftOutRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecallResult:
-    """The answer to a question, best hit first.
+    """The answer to a question, best hit first: a sequence of its hits, true if there are any.
 
     ``unindexed`` counts the texts that have no vector yet and can be found only by their words. ``asked_at`` is the time
     that ages and expiries refer to.
@@ -225,6 +232,19 @@ class RecallResult:
     @property
     def records(self) -> list[Record]:
         return [hit.record for hit in self.hits]
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[RecallHit]:
+        return iter(self.hits)
+
+    @overload
+    def __getitem__(self, index: int) -> RecallHit: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[RecallHit, ...]: ...
+    def __getitem__(self, index: int | slice) -> RecallHit | tuple[RecallHit, ...]:
+        return self.hits[index]
 
     def without_orders(self) -> RecallResult:
         """Return the result as a prompt shows it unasked: what gives unconfirmed orders is in ``left_out``."""

@@ -153,7 +153,7 @@ def test_a_write_whose_answer_was_lost_is_repeated_and_stored_once(url: str, tmp
 def test_a_connection_that_is_forgotten_closes_its_sockets(url: str) -> None:
     connection = ApiConnection(url, token_for("ada"))
     assert connection.request("GET", "/v1/stats").status == 200
-    idle = connection._idle
+    idle = connection._client._idle
     forgotten: dict[str, Any] = {"connection": connection}
     forgotten["itself"] = forgotten  # only the garbage collector finds it
     del connection, forgotten

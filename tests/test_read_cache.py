@@ -107,11 +107,11 @@ def test_caches_stay_within_their_limits(tmp_path):
         cache: ReadCache[int] = ReadCache(memory.journal, max_values=3)
         for number in range(10):
             assert cache.read(number, partial(int, number)) == number
-        assert len(cache._known) <= 3
+        assert len(cache) <= 3
         parsed = ParsedRecords(lambda record: record.text, max_bytes=4_000)
         memory.journal.append(lukasa.Draft("note", "x" * length) for length in (100, 200, 3_000, *([300] * 30)))
         query = Query(kinds=("note",), scopes=("shared",))
         for _ in range(2):
             with memory.journal.snapshot() as reader:
                 assert reader.read_parsed(query, parsed) == [record.text for record in reader.read(query)]
-        assert sum(map(len, parsed.known.values())) <= 4_000
+        assert sum(map(len, parsed.values())) <= 4_000

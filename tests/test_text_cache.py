@@ -96,7 +96,7 @@ def test_values_that_were_read_are_bounded_in_bytes(tmp_path):
         cache: ReadCache[bytes] = ReadCache(memory.journal, 1_000, measure=len, max_bytes=1_000_000)
         for number in range(100):
             assert cache.read(number, lambda: bytes(100_000)) == bytes(100_000)
-            assert sum(len(value) for _, value in cache._known.values()) <= 1_000_000
+            assert sum(len(value) for _, value in cache.values()) <= 1_000_000
         assert cache.read("large", lambda: bytes(500_000)) == bytes(500_000)
         assert cache.find("large") is None
         assert cache.find(99) is not None

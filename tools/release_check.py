@@ -99,7 +99,7 @@ def check_contents(folder: Path) -> None:
     wheel = next(folder.glob("*.whl"))
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    needed = ("lukasa/py.typed", "lukasa/aio.pyi", "lukasa/storage/sqlite/migrations/0001_log.sql")
+    needed = ("lukasa/py.typed", "lukasa/aio.pyi", "lukasa/storage/sqlite/migrations/0008_schema.sql")
     for name in needed:
         if name not in names:
             sys.exit(f"The wheel lacks {name}.")

@@ -18,11 +18,12 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from lukasa.api_connection import ApiConnection, ApiProblem, ApiResponse
+from lukasa.api_connection import ApiConnection, ApiProblem
 from lukasa.config import hub_token
 from lukasa.core.argument_types import check_arguments
 from lukasa.core.choices import EpisodeOutcome, PredictionStatus, ProposalState, Role
 from lukasa.core.clock import from_iso, to_iso, to_utc
+from lukasa.core.http_client import HttpResponse
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import Key, Link, Record
 from lukasa.recall.filters import list_values, one_or_more
@@ -664,7 +665,7 @@ def _path(noun: str, id: str) -> str:
     return f"/v1/{noun}/{quote(id, safe='')}"
 
 
-def _read_accepted(response: ApiResponse) -> Accepted:
+def _read_accepted(response: HttpResponse) -> Accepted:
     content = response.content
     records = () if "records" in content else (_read_record(content),)
     return Accepted(records, response.headers.get("idempotent-replayed") == "true", content.get("details", {}))

@@ -7,7 +7,7 @@ from lukasa.context.llm_summary import find_added_details, find_summary_fault
 from lukasa.context.state import NO_SUMMARY
 from lukasa.errors import InvalidInput, StoreUnavailable
 from lukasa.models import llm
-from lukasa.models.http_client import Endpoint
+from lukasa.models.endpoint import Endpoint
 from lukasa.models.llm import LanguageModel
 from lukasa.models.token_counter import open_token_counter
 from lukasa.testing import MISBEHAVIOURS, FakeLLM

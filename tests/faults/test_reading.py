@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import apsw
 import psycopg
 import pytest
 
@@ -15,6 +14,7 @@ import lukasa
 from lukasa import Draft, Key
 from lukasa.errors import StoreMissing, StoreReadOnly
 from lukasa.recall.vector_index import EMBEDDER_SETTING_KEY
+from lukasa.storage.sqlite import store_file
 from support.postgres import PostgresServer
 
 pytestmark = pytest.mark.requirement("RCL-5")
@@ -104,12 +104,10 @@ def test_recall_answers_on_a_store_that_was_opened_read_only(store, exported, op
         assert exported(memory) == before
 
 
-def test_a_store_of_an_older_schema_is_refused_with_a_sentence_where_it_cannot_be_migrated(store):
+def test_a_store_of_an_older_schema_is_refused_with_a_sentence_where_it_cannot_be_migrated(store, monkeypatch):
     with lukasa.open(store) as memory:
         memory.journal.write("note", "old")
-    database = apsw.Connection(str(store))
-    database.execute("PRAGMA user_version = 3")
-    database.close()
+    monkeypatch.setitem(store_file.MIGRATIONS.scripts, store_file.MIGRATIONS.latest + 1, "SELECT 1")
     with pytest.raises(StoreReadOnly, match="older Lukasa"):
         lukasa.open(store, read_only=True)
 

@@ -13,7 +13,7 @@ import pytest
 
 import lukasa
 from lukasa.errors import StoreUnavailable
-from lukasa.models.http_client import CircuitBreaker, Endpoint
+from lukasa.models.endpoint import CircuitBreaker, Endpoint
 
 TEXT = "Deploys run on Tuesday after the smoke tests."
 

@@ -26,12 +26,12 @@ def test_a_million_characters_are_kept_and_no_long_entry() -> None:
     rows = [make_row(seq, 1000) for seq in range(2000)]
     for _ in range(3):
         assert [cache.parse(row).id for row in rows] == [str(row[0]) for row in rows]
-        assert sum(len(known[0]) for known in cache._known.values()) <= 1_000_000
-        assert cache._known
+        assert sum(len(known[0]) for known in cache.values()) <= 1_000_000
+        assert cache
     long = make_row(3000, 50_000)
     for _ in range(3):
         assert len(cache.parse(long).text) == cache.parse_text(long).count("x") == 50_000
-    assert 3000 not in cache._known
+    assert 3000 not in cache
 
 
 @pytest.mark.requirement("LOG-5")
@@ -41,6 +41,6 @@ def test_what_is_erased_is_not_kept(tmp_path) -> None:
         for _ in range(3):
             assert [*memory.journal.read(Query(kinds=("note",)))]
         entries = memory._parts.engine._entries  # type: ignore[attr-defined]
-        assert "heron" in str(entries._known)
+        assert "heron" in str(entries)
         memory.journal.erase(lukasa.Key("shared", "note", "a"))
-        assert "heron" not in str(entries._known)
+        assert "heron" not in str(entries)

@@ -1,12 +1,14 @@
 """Caches of what was made of texts: bounded in bytes, and emptied when a store erases or compacts.
 
 An erasure removes words from the process too. So a cache that may hold texts of records, or what was made of them, is
-registered here: a function with ``cache_texts``, anything else that has a ``clear`` with ``register_cache``.
+registered here: a function with ``cache_texts``, values by key with ``BoundedCache``, anything else that has a ``clear``
+with ``register_cache``.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Hashable
 from functools import _lru_cache_wrapper, lru_cache, wraps
 from typing import Any, Protocol, TypeVar
@@ -77,6 +79,42 @@ class ClearedDict(dict[K, T]):
     def __init__(self) -> None:
         super().__init__()
         register_cache(self)
+
+
+class BoundedCache(dict[K, T]):
+    """Values by key, up to a number of bytes and of values. Those that were kept first are dropped first.
+
+    ``empty_caches`` empties it. All callers get the same value, so nobody may change it.
+    """
+
+    def __init__(self, max_bytes: int, max_values: int = 1 << 62) -> None:
+        super().__init__()
+        self.max_bytes = max_bytes
+        self._max_values = max_values
+        self._sizes: dict[K, int] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+        register_cache(self)
+
+    def keep(self, key: K, value: T, size: int) -> None:
+        """Keep a value of about so many bytes, unless it would take more than a quarter of the cache."""
+        if size > self.max_bytes // 4:
+            return
+        with self._lock:
+            self._bytes += size - self._sizes.pop(key, 0)
+            self._sizes[key] = size
+            self[key] = value
+            while self._bytes > self.max_bytes or len(self._sizes) > self._max_values:
+                oldest = next(iter(self._sizes))
+                self._bytes -= self._sizes.pop(oldest)
+                del self[oldest]
+
+    def clear(self) -> None:
+        """Drop all values."""
+        with self._lock:
+            super().clear()
+            self._sizes.clear()
+            self._bytes = 0
 
 
 def _remember(cache: Any, method: str) -> None:

@@ -14,15 +14,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import heapq
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from lukasa.core.outcome import Refused
 from lukasa.core.record import Draft, Key, Record, draft_from
-from lukasa.core.text_cache import cache_texts, register_cache
+from lukasa.core.text_cache import BoundedCache, cache_texts
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_CHECKPOINT, GRAPH_WRITES
 from lukasa.integrations.deltas import apply_difference, encode_difference, find_change
@@ -129,40 +127,6 @@ class _NewestCheckpoint(NamedTuple):
     body: Mapping[str, Any]
 
 
-class _PartCache:
-    """The bytes of parts that were read or written last, by the position of their checkpoint and by name."""
-
-    def __init__(self) -> None:
-        self._parts: OrderedDict[tuple[int, str], bytes] = OrderedDict()
-        self._size = 0
-        self._lock = Lock()
-        register_cache(self)
-
-    def clear(self) -> None:
-        """Forget all parts."""
-        with self._lock:
-            self._parts.clear()
-            self._size = 0
-
-    def get(self, seq: int, name: str) -> bytes | None:
-        with self._lock:
-            content = self._parts.get((seq, name))
-            if content is not None:
-                self._parts.move_to_end((seq, name))
-            return content
-
-    def put(self, seq: int, contents: Iterable[tuple[str, bytes]]) -> None:
-        """Keep parts but short ones; drop the oldest when all are too large. A part that is too large by itself is left out."""
-        with self._lock:
-            for name, content in contents:
-                if _SHORT <= len(content) <= _CACHED_BYTES // 2:
-                    self._size += len(content) - len(self._parts.pop((seq, name), b""))
-                    self._parts[seq, name] = content
-            while self._size > _CACHED_BYTES:
-                _, left = self._parts.popitem(last=False)
-                self._size -= len(left)
-
-
 class LukasaSaver(BaseCheckpointSaver[int]):
     """Stores the checkpoints of a graph in a Lukasa store."""
 
@@ -170,7 +134,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=None))
         self._journal = memory.valid_journal
         self._scope = choose_scope(memory, scope)
-        self._cache = _PartCache()
+        self._parts: BoundedCache[tuple[int, str], bytes] = BoundedCache(_CACHED_BYTES)
         self._records = ParsedRecords(lambda record: record)
         self._stored: ReadCache[_StoredCheckpoint | None] = ReadCache(memory.journal, measure=_measure_checkpoint)
         self._newest: _NewestCheckpoint | None = None
@@ -288,15 +252,19 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         """Return the serialised value of a part that a checkpoint holds."""
         return record.body["parts"][name]["type"], self._load_bytes(reader, record, name)
 
+    def _keep_part(self, seq: int, name: str, content: bytes) -> None:
+        if len(content) >= _SHORT:
+            self._parts.keep((seq, name), content, len(content))
+
     def _load_bytes(self, reader: Reader, record: _CheckpointEntry, name: str) -> bytes:
         """Return the bytes of a part: the last whole version with all differences since, oldest first."""
         chain: list[tuple[int, bytes]] = []
         current = record
-        while (content := self._cache.get(current.seq, name)) is None:
+        while (content := self._parts.get((current.seq, name))) is None:
             part = current.body["parts"][name]
             if part["base"] is None:
                 content = _decode(part["data"])
-                self._cache.put(current.seq, [(name, content)])
+                self._keep_part(current.seq, name, content)
                 break
             chain.append((current.seq, _decode(part["data"])))
             place = _Place(current.body["thread"], current.body["ns"])
@@ -307,7 +275,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             current = base
         for seq, difference in reversed(chain):
             content = apply_difference(content, difference)
-            self._cache.put(seq, [(name, content)])
+            self._keep_part(seq, name, content)
         return content
 
     # --- writing ---
@@ -367,7 +335,8 @@ class LukasaSaver(BaseCheckpointSaver[int]):
 
         records = self._journal.append_if(append_checkpoint).unwrap_all()
         seq = records[0].seq if position is None else position + 1
-        self._cache.put(seq, [(name, content) for name, (_, content) in written.items()])
+        for name, (_, content) in written.items():
+            self._keep_part(seq, name, content)
         self._newest = None if position is None or is_mixed else _NewestCheckpoint(seq, place, seq, body)
         return place.config(checkpoint["id"])
 

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 
 from lukasa.errors import InvalidInput, StoreUnavailable
-from lukasa.models.http_client import Endpoint
+from lukasa.models.endpoint import Endpoint
 
 MODEL_VARIABLE = "LUKASA_LLM"
 KEY_VARIABLE = "LUKASA_LLM_KEY"

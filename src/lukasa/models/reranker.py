@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
-from lukasa.models.http_client import Endpoint
+from lukasa.models.endpoint import Endpoint
 from lukasa.models.onnx import open_onnx_session
 
 _TIMEOUT = 10.0

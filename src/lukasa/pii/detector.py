@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lukasa.core.outcome import Refused
 from lukasa.core.record import Draft
-from lukasa.core.text_cache import register_cache
+from lukasa.core.text_cache import BoundedCache
 from lukasa.pii.numbers import (
     ADVERTISED_ENDS,
     ADVERTISED_SSN,
@@ -75,9 +75,8 @@ CLASS_NAMES: dict[PiiClass, str] = {
 EXACT_LENGTH = 4_000
 _MAX_LIGATURE_LENGTH = 3
 _MAX_CACHED_CHARACTERS = 100_000
-_MAX_CLEAN_TEXTS, _MAX_REMEMBERED_LENGTH = 10_000, 200
-_clean_texts: set[str | bytes] = set()
-register_cache(_clean_texts)
+_MAX_REMEMBERED_LENGTH = 200
+_clean_texts: BoundedCache[str | bytes, bool] = BoundedCache(2_000_000, 10_000)
 WINDOW, MAX_FINDINGS = 16_384, 32
 _MAX_SPACED_LENGTH = 320
 """No finding that may hold blanks is longer, private keys aside, which are not limited."""
@@ -283,9 +282,7 @@ def find_pii_once(texts: Iterable[str], *, strict: bool = False) -> list[PiiFind
         found = find_pii(text, strict=True)
         findings += found if strict or not found else find_pii(text)
         if not found:
-            if len(_clean_texts) >= _MAX_CLEAN_TEXTS:
-                _clean_texts.clear()
-            _clean_texts.add(name)
+            _clean_texts.keep(name, True, len(name))
     return findings
 
 

@@ -10,7 +10,6 @@ the text are found by their words (see ``coverage``).
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lukasa.core.text_cache import cache_texts, register_cache
+from lukasa.core.text_cache import BoundedCache, cache_texts
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion, QuestionKind, TimeOrder, asks_for_several
 from lukasa.text.dates import find_periods
 from lukasa.text.patterns import compile_on_use
@@ -237,47 +236,20 @@ def compute_features(passages: Sequence[str]) -> TextFeatures:
     )
 
 
-_MAX_FEATURE_CHARACTERS = 4_000_000
+_FEATURE_BYTES = 500
+_features: BoundedCache[str, tuple[float, ...]] = BoundedCache(16_000_000)
 
 
-class FeatureCache:
-    """The features of the texts that were ranked lately, as rows of a table; a full table is emptied."""
-
-    def __init__(self, size: int = 12_000) -> None:
-        self._lock = threading.Lock()
-        self._row_by_text: dict[str, int] = {}
-        self._characters = 0
-        self._table = np.zeros((size, len(TextFeatures._fields)))
-
-    def get(self, passages: Sequence[str]) -> TextFeatures:
-        """Return the features of some texts; those of new texts are computed together."""
-        with self._lock:
-            rows = self._row_by_text
-            missing = [passage for passage in passages if passage not in rows]
-            if len(rows) + len(missing) > len(self._table) or self._characters > _MAX_FEATURE_CHARACTERS:
-                rows.clear()
-                self._characters = 0
-                missing = list(passages)
-            if len(missing) > len(self._table):
-                return compute_features(passages)
-            if missing:
-                missing = list(dict.fromkeys(missing))
-                self._characters += sum(map(len, missing))
-                first = len(rows)
-                self._table[first : first + len(missing)] = np.array(compute_features(missing)).T
-                rows.update(zip(missing, range(first, first + len(missing)), strict=True))
-            return TextFeatures(*self._table[[rows[passage] for passage in passages]].T)
-
-    def clear(self) -> None:
-        """Forget all texts."""
-        with self._lock:
-            self._row_by_text.clear()
-            self._characters = 0
+def _cached_features(passages: Sequence[str]) -> TextFeatures:
+    """Return the features of some texts; those of new texts are computed together."""
+    known = {passage: _features.get(passage) for passage in passages}
+    if missing := [passage for passage, features in known.items() if features is None]:
+        for passage, *features in zip(missing, *(row.tolist() for row in compute_features(missing)), strict=True):
+            known[passage] = tuple(features)
+            _features.keep(passage, tuple(features), _FEATURE_BYTES + len(passage))
+    return TextFeatures(*np.array([known[passage] for passage in passages]).reshape(-1, len(TextFeatures._fields)).T)
 
 
-_feature_cache = FeatureCache()
-_cached_features = _feature_cache.get
-register_cache(_feature_cache)
 _cached_periods = cache_texts(1 << 13, 8_000_000)(find_periods)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lukasa.core import canonical_json
 from lukasa.core.record import Record, copy_record, parse_entry
-from lukasa.core.text_cache import register_cache
+from lukasa.core.text_cache import BoundedCache
 from lukasa.errors import StoreDamaged
 
 _MAX_CHARACTERS = 1_000_000
@@ -19,7 +19,7 @@ KnownEntry = tuple[bytes | str, bytes, Record | None, bytes | None]
 """An entry, its digest, its record once it was read twice, and the body of that record as JSON if it is nested."""
 
 
-class EntryCache:
+class EntryCache(BoundedCache[int, KnownEntry]):
     """Up to a million characters of entries that matched their digests, and their records.
 
     An entry that is read again is compared with the one that was checked, byte by byte, so that a byte altered in between
@@ -27,14 +27,7 @@ class EntryCache:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, KnownEntry] = {}
-        self._characters = 0
-        register_cache(self)
-
-    def clear(self) -> None:
-        """Forget all entries."""
-        self._known = {}
-        self._characters = 0
+        super().__init__(_MAX_CHARACTERS)
 
     def parse(self, row: Sequence[Any], *, keep: bool = True) -> Record:
         """Parse a row of position, entry and digest; raise ``StoreDamaged`` unless the entry matches the digest.
@@ -43,7 +36,7 @@ class EntryCache:
         """
         seq, entry, digest = row[0], row[1], row[2]
         try:
-            known = self._known.get(seq)
+            known = self.get(seq)
             if known is None or known[0] != entry or known[1] != digest:
                 self._check(seq, entry, digest, keep=keep)
                 return parse_entry(entry, seq, digest)
@@ -52,7 +45,7 @@ class EntryCache:
                 record = parse_entry(entry, seq, digest)
                 if not _SCALARS.issuperset(map(type, record.body.values())):
                     body = canonical_json.encode(record.body)
-                self._known[seq] = (entry, digest, record, body)
+                self.keep(seq, (entry, digest, record, body), len(entry))
             return copy_record(record, {**record.body} if body is None else canonical_json.parse(body))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreDamaged(
@@ -62,7 +55,7 @@ class EntryCache:
     def parse_text(self, row: Sequence[Any], *, keep: bool = True) -> str:
         """Parse the text of a row like those of ``parse``; raise ``ValueError`` and its like if it is damaged."""
         seq, entry, digest = row[0], row[1], row[2]
-        known = self._known.get(seq)
+        known = self.get(seq)
         if known is None or known[0] != entry or known[1] != digest:
             self._check(seq, entry, digest, keep=keep)
         elif known[2] is not None:
@@ -73,9 +66,5 @@ class EntryCache:
     def _check(self, seq: int, entry: bytes | str, digest: bytes, *, keep: bool) -> None:
         if sha256(entry.encode() if isinstance(entry, str) else entry).digest() != digest:
             raise ValueError("the entry does not match its digest")
-        size = len(entry)
-        if keep and size <= _MAX_ENTRY:
-            if self._characters + size > _MAX_CHARACTERS:
-                self.clear()
-            self._characters += size
-            self._known[seq] = (entry, digest, None, None)
+        if keep and len(entry) <= _MAX_ENTRY:
+            self.keep(seq, (entry, digest, None, None), len(entry))

@@ -14,9 +14,9 @@ _REQUIREMENT = re.compile(r"([\w.-]+)[^;]*;.*\bextra == [\"']([\w-]+)[\"']")
 
 def describe_version() -> list[str]:
     """Return the version of Lukasa and what an answer to a bug report must know about this installation."""
-    from lukasa.storage.sqlite.store_file import SCHEMA_VERSION
+    from lukasa.storage.sqlite.store_file import MIGRATIONS
 
-    lines = [f"lukasa {lukasa.__version__}", f"store schema {SCHEMA_VERSION}", f"Python {sys.version.split()[0]}"]
+    lines = [f"lukasa {lukasa.__version__}", f"store schema {MIGRATIONS.latest}", f"Python {sys.version.split()[0]}"]
     return [*lines, f"extras {', '.join(_list_installed_extras()) or 'none'}"]
 
 

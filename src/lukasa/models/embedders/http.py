@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lukasa.errors import StoreUnavailable
 from lukasa.models.embedder import normalise_vectors
-from lukasa.models.http_client import Endpoint
+from lukasa.models.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Vectors

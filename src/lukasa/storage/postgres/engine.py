@@ -248,7 +248,7 @@ class PostgresEngine:
                 "engine": "postgresql",
                 "postgresql": version,
                 "pgvector": extension or "not installed",
-                "schema": schema.latest_version(),
+                "schema": schema.MIGRATIONS.latest,
                 "store": mask_password(self.url),
                 "role": role,
                 "synchronous_commit": durable,

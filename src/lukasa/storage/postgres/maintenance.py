@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
-from lukasa.core import canonical_json
 from lukasa.core.record import Key, parse_entry
 from lukasa.core.scope import FULL_REACH, SYSTEM
 from lukasa.errors import LukasaError
@@ -31,7 +29,6 @@ from lukasa.storage.postgres.connection import WriterSnapshot, fetch_single_row
 from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.reader import PostgresReader
 from lukasa.storage.postgres.sql import SQL
-from lukasa.storage.postgres.text_index import index_text
 
 _PAGE_SIZE = 2000
 _MAX_FINDINGS = 100
@@ -194,23 +191,6 @@ def _count_again(database: Database) -> None:
         "add_to_tally", [(scope, kind, live, 0, 0, *texts) for scope, kind, live, *texts in counts]
     )
     database.execute(SQL["delete_zero_tallies"])
-
-
-def refresh_text_index(database: Database, progress: Progress | None) -> None:
-    """Compute the tokens of texts beyond ASCII again, inside the caller's transaction, which excludes other writers."""
-    _lock_store(database)
-    (total,) = fetch_single_row(database.execute(SQL["count_beyond_ascii"]))
-    done, last = 0, _MIN_SEQ
-    while page := database.execute(SQL["texts_beyond_ascii"], (last, _PAGE_SIZE)).fetchall():
-        rows = []
-        for seq, scope, entry in page:
-            with suppress(ValueError, TypeError, AttributeError):  # a damaged entry stays as it is
-                rows.append((*index_text(canonical_json.parse(entry).get("text", "")), scope, seq))
-        PostgresQuarantineBackend(database).execute_many("update_words", rows)
-        done, last = done + len(page), page[-1][0]
-        if progress is not None:
-            progress(done, total)
-    _count_again(database)
 
 
 def compact(database: Database, before: int, progress: Progress | None) -> int:

@@ -493,7 +493,7 @@ class SqliteEngine:
             facts: dict[str, Any] = {
                 "engine": "sqlite",
                 "sqlite": apsw.sqlite_lib_version(),
-                "schema": store_file.SCHEMA_VERSION,
+                "schema": store_file.MIGRATIONS.latest,
                 "store": "memory" if self.path is None else str(self.path),
                 "journal_mode": database.pragma("journal_mode"),
                 "synchronous": database.pragma("synchronous"),

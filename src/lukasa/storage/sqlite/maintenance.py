@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
 import apsw
@@ -31,7 +30,7 @@ from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums
 from lukasa.storage.sqlite.append import SqliteQuarantineBackend, TextRow, insert_pair_keys
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL, query_rows
-from lukasa.storage.sqlite.store_file import load_migrations, register_functions
+from lukasa.storage.sqlite.store_file import MIGRATIONS, register_functions
 from lukasa.text.terms import text_pair_keys
 
 _SELECT_SCHEMA = "SELECT type, name, sql FROM sqlite_schema"
@@ -229,11 +228,10 @@ def _decode_text(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-@cache
 def _expected_schema() -> frozenset[tuple[Any, ...]]:
     database = apsw.Connection(":memory:")
     register_functions(database)
-    for _, script in load_migrations():
+    for script in MIGRATIONS.after(0):
         database.execute(script)
     return frozenset(database.execute(_SELECT_SCHEMA))
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -15,7 +13,7 @@ import apsw
 
 from lukasa.core.record import Key, Record
 from lukasa.core.scope import Reach
-from lukasa.core.text_cache import cache_texts
+from lukasa.core.text_cache import BoundedCache, cache_texts
 from lukasa.errors import StoreDamaged
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
 from lukasa.storage.entry_cache import EntryCache
@@ -76,35 +74,6 @@ _DIALECT = Dialect(
 )
 
 
-class RecordCache(dict[int, Record]):
-    """The records that searches found lately, by position: an entry of the log never changes, and no position is used again.
-
-    Records that were added first are dropped first.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._seqs: deque[int] = deque()
-        self._sizes: deque[int] = deque()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def add(self, records: Iterable[Record], sizes: Mapping[int, int]) -> None:
-        """Keep records that were parsed from entries with some sizes."""
-        with self._lock:
-            for record in records:
-                seq = record.seq
-                if seq in self:
-                    continue
-                self[seq] = record
-                self._seqs.append(seq)
-                self._sizes.append(_RECORD_BYTES + sizes[seq])
-                self._bytes += _RECORD_BYTES + sizes[seq]
-                while self._bytes > (_CACHED_BYTES if seq < _MANY else _CACHED_BYTES_OF_MANY):
-                    self._bytes -= self._sizes.popleft()
-                    del self[self._seqs.popleft()]
-
-
 class SqliteReader(StoreReader):
     """Reads over one connection, in the transaction that the connection is in."""
 
@@ -157,7 +126,7 @@ class SqliteReader(StoreReader):
         if not self._reach.reads(key.scope) or not is_storable(values):
             return None
         seq = self._db.execute(SQL["find_newest"], values).get
-        if seq is None or (value := parsed.known.get(seq)) is not None:
+        if seq is None or (value := parsed.get(seq)) is not None:
             return None if seq is None else value
         record = self.get(key)
         return None if record is None else parsed.add(record, self._db.execute(SQL["entry_size"], (seq,)).get)
@@ -165,7 +134,7 @@ class SqliteReader(StoreReader):
     def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
         statement, values = self._build_statement(query, "log.seq")
         seqs: list[Any] = [seq for (seq,) in self._db.execute(statement, values)] if statement else []
-        found = {seq: parsed.known.get(seq) for seq in seqs}
+        found = {seq: parsed.get(seq) for seq in seqs}
         if missing := [seq for seq, value in found.items() if value is None]:
             entries: list[Any] = self._db.execute(SQL["entries_at"], (encode_list(missing),)).fetchall()
             sizes = {row[0]: len(row[1]) for row in entries}
@@ -503,8 +472,7 @@ class SqliteReader(StoreReader):
         readable = (row for row in rows if self._reach.reads(row[3]))
         if shared is None:
             return dict(self._parse_texts(readable))
-        parse, parse_text, sizes = self._entries.parse, self._entries.parse_text, dict[int, int]()
-        records: list[Record] = []
+        parse, parse_text = self._entries.parse, self._entries.parse_text
         for row in readable:
             try:
                 if row[0] >= _MANY:  # its record would be dropped before another question finds it
@@ -516,9 +484,7 @@ class SqliteReader(StoreReader):
                 continue
             texts[record.seq] = record.text
             if self.find_fault is None or self.find_fault(record) is None:
-                records.append(record)
-                sizes[record.seq] = len(row[1])
-        shared.add(records, sizes)
+                _share_record(shared, record, len(row[1]))
         return texts
 
     def records(self, seqs: Iterable[int]) -> list[Record]:
@@ -536,17 +502,19 @@ class SqliteReader(StoreReader):
 
             records = list(self._parse_rows(read_rows(), keep=shared is None))
             known.update({record.seq: record for record in records})
-            if shared is not None:
-                shared.add(records, sizes)
+            for record in records if shared is not None else ():
+                _share_record(shared, record, sizes[record.seq])
         if self._reach.readable is None:
             return [known[seq] for seq in wanted if seq in known]
         return [record for seq in wanted if (record := known.get(seq)) is not None and self._reach.reads(record.scope)]
 
-    def _find_shared_records(self) -> RecordCache | None:
+    def _find_shared_records(self) -> BoundedCache[int, Record] | None:
         """Return the cached records of the readers that find the same faults; none unless this one shares records."""
         if not self.shares_records or self._shared_caches is None:
             return None
-        cache: RecordCache = self._shared_caches.setdefault(("records", self.find_fault), RecordCache())
+        name = ("records", self.find_fault)
+        if (cache := self._shared_caches.get(name)) is None:
+            cache = self._shared_caches.setdefault(name, BoundedCache[int, Record](_CACHED_BYTES))
         return cache
 
     def _build_selection(self, query: Query) -> tuple[str, list[Any]]:
@@ -575,6 +543,13 @@ class SqliteReader(StoreReader):
         if query.limit is not None:
             selection += f" LIMIT {int(query.limit)}"
         return selection, [value for _, own in streams for value in (*own, *values)]
+
+
+def _share_record(cache: BoundedCache[int, Record], record: Record, size: int) -> None:
+    """Keep a record that a search found. An entry of the log never changes, and no position is used again."""
+    if record.seq >= _MANY:
+        cache.max_bytes = _CACHED_BYTES_OF_MANY
+    cache.keep(record.seq, record, _RECORD_BYTES + size)
 
 
 def _bound_labels(query: Query) -> tuple[str, list[int]]:

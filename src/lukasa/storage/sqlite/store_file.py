@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import secrets
 import time
 from contextlib import suppress
@@ -21,21 +20,17 @@ from lukasa.errors import (
     StoreError,
     StoreForeign,
     StoreFull,
-    StoreNewer,
     StoreReadOnly,
     StoreUnavailable,
 )
 from lukasa.storage.engine import Progress
 from lukasa.storage.files import check_output_path, create_part, delete_if_abandoned, give_name, sync_folder
+from lukasa.storage.migrations import Migrations
 from lukasa.storage.reader import contains_text
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.text.terms import to_index_form
 
 APPLICATION_ID = 0x4C554B41  # "LUKA" in the file's header
-_FIRST_SCHEMA_OF_META = 3
-_FIRST_SCHEMA_OF_INDEX_FORM = 4
-_FIRST_SCHEMA_OF_SKETCH_BLOCKS = 5
-_PAGE_SIZE = 2000
 _TOKEN_SECONDS = 5.0
 _MIN_DATABASE_BYTES = 512  # the smallest page of SQLite
 
@@ -65,16 +60,7 @@ def translate_error(error: apsw.Error | MemoryError) -> StoreError:
     return StoreError(f"SQLite refused: {error}")
 
 
-def load_migrations() -> list[tuple[int, str]]:
-    """Load the numbered migrations, in order."""
-    found = []
-    for file in Path(__file__).with_name("migrations").iterdir():
-        if number := re.match(r"(\d{4})_.*\.sql$", file.name):
-            found.append((int(number[1]), file.read_text("utf-8")))
-    return sorted(found)
-
-
-SCHEMA_VERSION = load_migrations()[-1][0]
+MIGRATIONS = Migrations(Path(__file__).with_name("migrations"))
 
 
 def create_private_file(path: Path) -> None:
@@ -229,19 +215,15 @@ def read_token(path: Path) -> str:
 
 def check_owner(database: apsw.Connection, path: Path | None) -> None:
     """Refuse a database of another program, and a store of a newer Lukasa."""
-    version = int(str(database.pragma("user_version")))
-    if database.pragma("application_id") != APPLICATION_ID:
-        if database.execute("SELECT count(*) FROM sqlite_schema").get:
-            raise StoreForeign(f"{path} is a database of another program; it was left untouched.")
-    elif version > SCHEMA_VERSION:
-        raise StoreNewer(
-            f"{path} has schema {version}; this Lukasa knows up to {SCHEMA_VERSION}.", hint="Upgrade Lukasa to open it."
-        )
+    if database.pragma("application_id") == APPLICATION_ID:
+        MIGRATIONS.check(int(str(database.pragma("user_version"))), str(path))
+    elif database.execute("SELECT count(*) FROM sqlite_schema").get:
+        raise StoreForeign(f"{path} is a database of another program; it was left untouched.")
 
 
 def check_current(database: apsw.Connection, path: Path | None) -> None:
     """Refuse to read a store of an older Lukasa where it cannot be migrated."""
-    if database.pragma("user_version") != SCHEMA_VERSION:
+    if database.pragma("user_version") != MIGRATIONS.latest:
         raise StoreReadOnly(
             f"{path} was written by an older Lukasa and cannot be migrated here.",
             hint="Open it once where it can be written.",
@@ -252,26 +234,21 @@ def migrate(database: apsw.Connection, path: Path | None, progress: Progress | N
     """Bring the schema up to date: copy an older store first, then run all steps in one transaction."""
     check_owner(database, path)
     register_functions(database)
-    if database.pragma("user_version") == SCHEMA_VERSION:
+    if database.pragma("user_version") == MIGRATIONS.latest:
         return
     if path is not None:
         database.execute("PRAGMA journal_mode = WAL").fetchall()
     database.execute("BEGIN IMMEDIATE")  # the one lock of a migration: others wait here, and find it done
     try:
         present = int(str(database.pragma("user_version")))
-        if present and present != SCHEMA_VERSION and path is not None:
+        scripts = MIGRATIONS.after(present)
+        if present and scripts and path is not None:
             _copy_before_migration(path)
-        for number, script in load_migrations():
-            if number > present:
-                database.execute(script)
-        if present < _FIRST_SCHEMA_OF_INDEX_FORM:
-            _fill_text_index(database, progress)
-        if present < _FIRST_SCHEMA_OF_SKETCH_BLOCKS:
-            for (model,) in database.execute(SQL["vector_models"]).fetchall():
-                from lukasa.storage.sqlite.vectors import pack_sketches  # loads numpy
-
-                pack_sketches(database, str(model))
-        database.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}")
+        for done, script in enumerate(scripts, start=1):
+            database.execute(script)
+            if present and progress is not None:
+                progress(done, len(scripts))
+        database.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {MIGRATIONS.latest}")
         database.execute("COMMIT")
     except BaseException:
         database.execute("ROLLBACK")
@@ -280,27 +257,16 @@ def migrate(database: apsw.Connection, path: Path | None, progress: Progress | N
 
 def _copy_before_migration(path: Path) -> None:
     """Copy a store of an older schema, over another connection, because the one that migrates is in a transaction."""
-    target, number = path.with_name(f"{path.name}.before-schema-{SCHEMA_VERSION}"), 1
+    target, number = path.with_name(f"{path.name}.before-schema-{MIGRATIONS.latest}"), 1
     while target.exists():  # the copy of a migration that was killed
         number += 1
-        target = path.with_name(f"{path.name}.before-schema-{SCHEMA_VERSION}-{number}")
+        target = path.with_name(f"{path.name}.before-schema-{MIGRATIONS.latest}-{number}")
     reader = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         register_functions(reader)
         copy_database(reader, target)
     finally:
         reader.close()
-
-
-def _fill_text_index(database: apsw.Connection, progress: Progress | None) -> None:
-    """Fill the empty text indexes from the log, page by page."""
-    total, done, last = int(database.execute(SQL["count_entries"]).get), 0, -(2**63)
-    while (end := database.execute(SQL["end_of_page"], (last, _PAGE_SIZE)).get) is not None:
-        for name in ("index_texts_between", "index_past_texts_between"):
-            database.execute(SQL[name], (last, end))
-        last, done = end, min(done + _PAGE_SIZE, total)
-        if progress is not None:
-            progress(done, total)
 
 
 def copy_database(database: apsw.Connection, target: Path) -> None:
@@ -313,8 +279,7 @@ def copy_database(database: apsw.Connection, target: Path) -> None:
         database.execute("VACUUM INTO ?", (str(part),))
         copy = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            if int(str(copy.pragma("user_version"))) >= _FIRST_SCHEMA_OF_META:
-                copy.execute(SQL["renew_head_token"])
+            copy.execute(SQL["renew_head_token"])
         finally:
             copy.close()
         os.fsync(descriptor)

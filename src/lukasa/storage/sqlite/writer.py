@@ -19,7 +19,7 @@ import apsw
 
 from lukasa.errors import LukasaError, StoreClosed, StoreDamaged, StoreNewer
 from lukasa.storage.sqlite.append import SqlitePendingBatch
-from lukasa.storage.sqlite.store_file import SCHEMA_VERSION, translate_error
+from lukasa.storage.sqlite.store_file import MIGRATIONS, translate_error
 
 T = TypeVar("T")
 Connect = Callable[[], apsw.Connection]
@@ -291,10 +291,10 @@ class SqliteWriter:
 def _begin(database: apsw.Connection | apsw.Cursor) -> None:
     """Begin a write. Refuse it if the schema was changed since this process opened the file, as a newer Lukasa does."""
     database.execute("BEGIN IMMEDIATE")
-    if (version := database.execute("PRAGMA user_version").get) != SCHEMA_VERSION:
+    if (version := database.execute("PRAGMA user_version").get) != MIGRATIONS.latest:
         database.execute("ROLLBACK")
         raise StoreNewer(
-            f"The store was changed to schema {version} while it was open; this process writes schema {SCHEMA_VERSION}.",
+            f"The store was changed to schema {version} while it was open; this process writes schema {MIGRATIONS.latest}.",
             hint="Restart the process with the Lukasa that changed the store.",
         )
 

@@ -135,19 +135,6 @@ WHERE c.relnamespace = 'lukasa'::regnamespace AND c.relkind IN ('r', 'S')
 -- Delete the rows of counts that are all zero.
 DELETE FROM tally WHERE (live, versions, checksum, texts, tokens, past_texts, past_tokens) = (0, 0, 0, 0, 0, 0, 0)
 
--- name: count_beyond_ascii
--- Count the entries with a text and with characters beyond ASCII.
-SELECT count(*) FROM log WHERE tokens IS NOT NULL AND octet_length(line) > length(line)
-
--- name: texts_beyond_ascii
--- Select a page of the texts of entries with characters beyond ASCII.
-SELECT seq, scope, line FROM log WHERE seq > %s AND tokens IS NOT NULL AND octet_length(line) > length(line)
-ORDER BY seq LIMIT %s
-
--- name: update_words
--- Store the number of tokens and the text index entry of one version.
-UPDATE log SET tokens = %s, words = %s::tsvector WHERE scope = %s AND seq = %s
-
 -- name: add_to_counter
 -- Add to a counter that begins at 0 with each period; return its value and the seconds until the next period.
 WITH period AS (SELECT floor(extract(epoch FROM clock_timestamp()) / %(seconds)s)::bigint AS number)

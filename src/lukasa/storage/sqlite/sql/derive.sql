@@ -90,15 +90,3 @@ DELETE FROM meta WHERE name = 'word_residue'
 -- name: has_residue
 -- Return a row when the text index may hold words of removed texts.
 SELECT 1 FROM meta WHERE name = 'word_residue'
-
--- name: end_of_page
--- Return the last position of the next page of the log.
-SELECT max(seq) FROM (SELECT seq FROM log WHERE seq > ? ORDER BY seq LIMIT ?)
-
--- name: index_texts_between
--- Add the texts after one position and up to another to the index of current versions.
-INSERT INTO words (rowid, text) SELECT seq, text FROM live_text WHERE seq > ? AND seq <= ?
-
--- name: index_past_texts_between
--- Add the texts after one position and up to another to the index of versions that are not current.
-INSERT INTO past_words (rowid, text) SELECT seq, text FROM past_text WHERE seq > ? AND seq <= ?

@@ -305,8 +305,8 @@ def test_a_result_is_a_sequence_of_its_hits_that_can_be_pickled_and_copied():
     assert [hit.text for hit in found] == [hit.text for hit in found.hits]
     assert found[0] is found.hits[0]
     assert found[-1:] == found.hits[1:]
-    for copied in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):  # noqa: S301 - made here
+    for copied in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
         assert copied == found
         assert [hit.why for hit in (*copied, *copied.dropped)] == [hit.why for hit in (*found, *found.dropped)]
     for part in (found[0], found[0].record, found.dropped[0]):
-        assert pickle.loads(pickle.dumps(part)) == copy.deepcopy(part) == part  # noqa: S301 - made here
+        assert pickle.loads(pickle.dumps(part)) == copy.deepcopy(part) == part

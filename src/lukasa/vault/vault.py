@@ -358,7 +358,7 @@ class Vault:
             if isinstance(answer, Refused):
                 outcomes.append(answer)
             else:
-                own = replace(outcome, records=[next(records)])
+                own = replace(outcome, records=[next(records)]) if isinstance(outcome, Accepted) else outcome
                 outcomes.append(_add_similar(self._note_orders(own), answer[1]))
         return outcomes
 

@@ -502,8 +502,9 @@ class SqliteReader(StoreReader):
 
             records = list(self._parse_rows(read_rows(), keep=shared is None))
             known.update({record.seq: record for record in records})
-            for record in records if shared is not None else ():
-                _share_record(shared, record, sizes[record.seq])
+            if shared is not None:
+                for record in records:
+                    _share_record(shared, record, sizes[record.seq])
         if self._reach.readable is None:
             return [known[seq] for seq in wanted if seq in known]
         return [record for seq in wanted if (record := known.get(seq)) is not None and self._reach.reads(record.scope)]
@@ -513,9 +514,8 @@ class SqliteReader(StoreReader):
         if not self.shares_records or self._shared_caches is None:
             return None
         name = ("records", self.find_fault)
-        if (cache := self._shared_caches.get(name)) is None:
-            cache = self._shared_caches.setdefault(name, BoundedCache[int, Record](_CACHED_BYTES))
-        return cache
+        cache: BoundedCache[int, Record] | None = self._shared_caches.get(name)
+        return self._shared_caches.setdefault(name, BoundedCache(_CACHED_BYTES)) if cache is None else cache
 
     def _build_selection(self, query: Query) -> tuple[str, list[Any]]:
         """Build a statement that selects the positions of the wanted records.

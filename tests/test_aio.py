@@ -195,7 +195,7 @@ async def main():
     async with await lukasa.aio.open({str(tmp_path / "a.db")!r}) as memory:
         await memory.remember("We deploy on Tuesdays.")
         await memory.recall("when do we deploy?")
-        await memory.episodes.newest()
+        await memory.episodes.list()
         await memory.context.append("c1", "user", "Staging is heron.")
         await memory.trust.agents()
         async with await memory.sessions.start("demo") as session:
@@ -232,7 +232,7 @@ def test_type_checkers_know_the_types_of_awaited_calls(tmp_path: Path) -> None:
 
 TYPED_PROGRAM = """
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import assert_type
 
 import lukasa.aio
@@ -249,7 +249,7 @@ async def main() -> None:
         assert_type(await memory.remember("text"), Accepted | Refused | Conflict)
         assert_type(await memory.recall("text", k=3), RecallResult)
         assert_type(await memory.vault.get("id"), VaultMemory | None)
-        assert_type(await memory.episodes.newest(), list[Episode])
+        assert_type(await memory.episodes.list(), Sequence[Episode])
         assert_type(await memory.sessions.start("demo"), AsyncSession)
         assert_type(memory.journal.read(), AsyncIterator[Record])
         assert_type(memory.journal.author, str)

@@ -107,7 +107,7 @@ def test_an_argument_of_a_wrong_type_gives_an_error_of_ours_or_a_value(name: str
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda memory: memory.recall(None), "question must be str, not NoneType: None. Leave it out, or give it a value."),
+        (lambda memory: memory.recall(None), "query must be str, not NoneType: None. Leave it out, or give it a value."),
         (lambda memory: memory.vault.get(5), "id must be str, not int: 5. help(Vault.get) describes the parameters."),
         (lambda memory: memory.remember("x", tags="x"), "tags must be Iterable[str], not str: 'x'. Write tags=['x']."),
         (lambda memory: memory.recall("x", kinds="memory"), "kinds must be Iterable[str], not str: 'memory'. Write kinds=['memory']."),

@@ -90,7 +90,7 @@ NAMING_ANOTHER = {
     "journal.append": lambda memory: memory.journal.append([Draft("note", "x"), Draft("note", "y", author="ben")]),
     "journal.append_if": lambda memory: memory.journal.append_if(lambda _: [Draft("note", "x", author="ben")]),
     "vault.add_memory": lambda memory: memory.vault.add_memory("The port is 1", "shared", "ops", author="ben"),
-    "vault.journal": lambda memory: memory.vault.journal("tick", author="ben"),
+    "vault.add_tick": lambda memory: memory.vault.add_tick("tick", author="ben"),
     "vault.note": lambda memory: memory.vault.note("The port is 1", author="ben"),
     "vault.directive": lambda memory: memory.vault.directive("Be brief", author="ben"),
     "vault.corroborate": lambda memory: memory.vault.corroborate("id", author="ben"),
@@ -139,7 +139,7 @@ def test_a_session_stays_the_agents_that_it_is(ada, owner):
         assert session.update("/metadata/agent_id", "ben").code == "author_not_yours"
         assert session.update("/metadata/agent_id", "ada")
         assert session.update("/configuration/x", 1)
-    assert [info.agent_id for info in owner.sessions.find()] == ["ada"]
+    assert [info.agent_id for info in owner.sessions.list()] == ["ada"]
 
 
 def test_new_tags_do_not_make_anothers_words_ones_own(ada, owner, open_store, location):
@@ -235,7 +235,7 @@ def test_recall_knows_the_speakers_of_an_agents_conversation(ada):
         ada.context.append("s", "user", f"I saw heron {number} at the lake", speaker="Anna")
         ada.context.append("s", "user", f"I saw heron {number} at the lake", speaker="Ben")
     found = ada.recall("What did Anna see?", 1)
-    assert found.question.subject == {"Anna"}
+    assert found.query.subject == {"Anna"}
     assert found.hits[0].record.speaker == "Anna"
     assert {hit.record.speaker for hit in ada.recall("heron", labels=("speaker=Ben",)).hits} == {"Ben"}
     assert "by Anna, written by ada" in lukasa.recall.build_prompt_block(found).text
@@ -480,7 +480,7 @@ def list_library_calls(memory, text, name, id):
         lambda: [vault.corroborate(memory, author=name) for memory in memories],
         lambda: [vault.promote_to_canon(memory, by=name) for memory in memories],
         lambda: vault.note(text, author=name),
-        lambda: vault.journal(text, author=name),
+        lambda: vault.add_tick(text, author=name),
         lambda: vault.directive(text, author=name),
         lambda: context.append("s", "user", text, speaker=name),
         lambda: context.append("s", "tool", text, speaker=name),
@@ -528,7 +528,7 @@ def list_commands(text, name, id):
         ("vault", "promote", id, "--by", name),
         ("context", "append", "s", text, "--speaker", name),
         ("context", "fork", "s", id),
-        ("episode", "add", text, "--by", name),
+        ("episode", "record", text, "--by", name),
         ("episode", "finish", id),
         ("handoff", "create", "ben", text, "--from", name),
         ("handoff", "accept", id, "--as", name),
@@ -542,7 +542,7 @@ def list_tool_calls(text, name, id):
     """List calls of MCP tools with these arguments."""
     return (
         ("remember", {"text": text}),
-        ("context_append", {"session": "s", "content": text, "speaker": name}),
+        ("context_append", {"conversation_id": "s", "content": text, "speaker": name}),
         ("record_episode", {"goal": text, "outcome": "success"}),
         ("handoff", {"action": "send", "to": "ben", "what_was_done": text}),
         ("handoff", {"action": "accept", "id": id}),

@@ -105,7 +105,7 @@ def test_a_bad_episode_of_another_program_breaks_no_briefing(tmp_path):
         assert memory.before_task("Fix the build").task["context"]["relevant_patterns"]
         memory.consolidate(dry_run=True)
         memory.continuity.update(tmp_path / "CONTINUITY.md")
-        assert [episode.goal for episode in memory.episodes.newest()] == ["Fix the build of the todo service"]
+        assert [episode.goal for episode in memory.episodes.list()] == ["Fix the build of the todo service"]
         assert memory.journal.list_damaged() == ["shared/episode/bad version 1 (position 2)"]
         assert "1 damaged" in memory.recall("build of the service").note
         assert [record.id for record in memory.journal.read(Query(kinds=("episode",)))][-1] == "bad"  # the log is whole

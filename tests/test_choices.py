@@ -58,7 +58,7 @@ def test_a_type_checker_refuses_a_word_that_is_not_in_the_list(tmp_path: Path) -
         'memory.context.append("s", "{}", "x")': ("assistant", "asistant"),
         'memory.episodes.record("x", outcome="{}")': ("failure", "fail"),
         'memory.knowledge.link("a", "{}", "b")': ("contradicts", "denies"),
-        'memory.forecasts.find("{}")': ("active", "open"),
+        'memory.forecasts.list("{}")': ("active", "open"),
     }
     lines = [call.format(word) for call, words in calls.items() for word in words]
     script.write_text("import lukasa\nmemory = lukasa.open()\n" + "\n".join(lines) + "\n", "utf-8")

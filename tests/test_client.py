@@ -57,17 +57,17 @@ def test_conversations_sessions_episodes_handoffs_trust_and_forecasts(ada: Remot
     assert [turn["content"] for turn in ada.context.transcript("s1")] == ["The staging server is heron."]
     assert ada.context.load("s1")["session_id"] == "s1"
     assert ada.context.assemble("s1", 500)
-    assert [found["session_id"] for found in ada.context.sessions()] == ["s1"]
+    assert [found["session_id"] for found in ada.context.list()] == ["s1"]
 
     state = {"metadata": {"agent_id": "ada"}, "configuration": {"confidence_threshold": 0.5}}
     ada.sessions.save_checkpoint(state, "run-1")
     assert ada.sessions.state("run-1")["configuration"]["confidence_threshold"] == 0.5
     assert len(ada.sessions.checkpoints("run-1")) == 1
-    assert [found["id"] for found in ada.sessions.find()] == ["run-1"]
+    assert [found["id"] for found in ada.sessions.list()] == ["run-1"]
 
     episode = ada.episodes.record("Fix the login page", outcome="success", duration_seconds=60)
     assert episode
-    assert ada.episodes.newest()[0]["context"]["goal"] == "Fix the login page"
+    assert ada.episodes.list()[-1]["context"]["goal"] == "Fix the login page"
     assert ada.before_task("login page")
 
     sent = ada.handoffs.create("ben", "The login page is half done.")
@@ -80,7 +80,7 @@ def test_conversations_sessions_episodes_handoffs_trust_and_forecasts(ada: Remot
 
     made = ada.forecasts.predict("Will the release be on time?", 0.7)
     assert made
-    (prediction,) = ada.forecasts.find()
+    (prediction,) = ada.forecasts.list()
     assert ada.forecasts.resolve(prediction["prediction_id"], True)
     assert ada.forecasts.scores()
 

@@ -195,8 +195,7 @@ def _measure_assemble(subjects: Sequence[_ConversationStore], rounds: int, effor
         questions = iter(subject.notes.questions(effort.assemblies))
         return statistics.median(
             _time_repeated(
-                lambda: subject.conversations.assemble(SESSION, TOKEN_BUDGET, question=next(questions)),
-                effort.assemblies,
+                lambda: subject.conversations.assemble(SESSION, TOKEN_BUDGET, query=next(questions)), effort.assemblies
             )
         )
 
@@ -340,8 +339,10 @@ def _score_question(
     quoted = any(
         sentence in summary for turn in evidence for sentence in split_sentences(turn.content) if len(sentence) > 20
     )
-    hits = {record.id for record in memory.recall(question, _TOP_K, kinds=("turn",), session=SESSION).records} & ids
-    prompt = conversations.assemble(SESSION, TOKEN_BUDGET, question=question)
+    hits = {
+        record.id for record in memory.recall(question, _TOP_K, kinds=("turn",), conversation=SESSION).records
+    } & ids
+    prompt = conversations.assemble(SESSION, TOKEN_BUDGET, query=question)
     in_prompt = ids & {*prompt.older, *prompt.recent}
     return float(quoted), float(bool(hits)), len(hits) / len(ids), float(bool(in_prompt))
 

@@ -114,13 +114,13 @@ class RemoteMemory:
 
     def recall(
         self,
-        question: str,
+        query: str,
         k: int = 10,
         *,
         kinds: Iterable[str] = (),
         scopes: Iterable[str] = (),
         author: str | Iterable[str] | None = None,
-        session: str | Iterable[str] | None = None,
+        conversation: str | Iterable[str] | None = None,
         labels: Iterable[str] = (),
         any_labels: Iterable[str] = (),
         exclude: Iterable[str] = (),
@@ -136,12 +136,12 @@ class RemoteMemory:
         """Return the ``k`` records that answer best. ``block_tokens`` asks for a fenced block for a prompt too.
 
         Args:
-            question: The question, in plain words.
+            query: The question, in plain words.
             k: How many to return at most.
             kinds: Only records of these kinds, such as ``memory``, ``episode`` or ``turn``.
             scopes: Only these scopes; default: all that the caller may read.
             author: Only records of these authors.
-            session: Only turns of these conversations.
+            conversation: Only turns of these conversations.
             labels: The record has all of these labels, such as ``tag=ops``.
             any_labels: The record has at least one of these labels.
             exclude: The record has none of these labels.
@@ -166,11 +166,11 @@ class RemoteMemory:
             "exclude": list(list_values("exclude", exclude)),
             "where": dict(where or {}),
             "author": list(one_or_more(author)) or None,
-            "session": list(one_or_more(session)) or None,
+            "conversation": list(one_or_more(conversation)) or None,
         }
         options |= {"since": since, "until": until, "as_of": as_of, "explain": explain or None}
         options |= {"deadline": deadline, "min_relevance": min_relevance, "block_tokens": block_tokens}
-        body = {"query": question, "k": k, **options}
+        body = {"query": query, "k": k, **options}
         found = self._connection.request("POST", "/v1/recall", clean_body(body), repeatable=True).content
         return RemoteRecall(
             tuple(map(_read_hit, found["hits"])),
@@ -260,7 +260,7 @@ class RemoteConversations(RemoteService):
 
     def append(
         self,
-        session_id: str,
+        conversation_id: str,
         role: Role,
         content: str,
         *,
@@ -272,7 +272,7 @@ class RemoteConversations(RemoteService):
         """Append a turn. It is stored before the call returns.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             role: Who speaks: ``user``, ``assistant``, ``system``, ``tool`` or ``developer``.
             content: What was said.
             speaker: The name of the speaker; default: the role.
@@ -285,58 +285,58 @@ class RemoteConversations(RemoteService):
         """
         body: dict[str, Any] = {"role": role, "content": content, "speaker": speaker, "timestamp": timestamp}
         body |= {"tool_calls": [dict(call) for call in tool_calls], "tool_call_id": tool_call_id}
-        return self._write(f"{_path('conversations', session_id)}/turns", body)
+        return self._write(f"{_path('conversations', conversation_id)}/turns", body)
 
-    def load(self, session_id: str) -> Mapping[str, Any]:
+    def load(self, conversation_id: str) -> Mapping[str, Any]:
         """Return the recent view of a conversation: summary, facts and the newest turns.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
 
         Example:
             remote.context.append("s1", "user", "Hello")
             remote.context.load("s1")
         """
-        return dict(self._read(_path("conversations", session_id)))
+        return dict(self._read(_path("conversations", conversation_id)))
 
     def assemble(
-        self, session_id: str, budget: int, *, question: str | None = None, include: Sequence[str] = ()
+        self, conversation_id: str, budget: int = 4_000, *, query: str | None = None, include: Sequence[str] = ()
     ) -> Mapping[str, Any]:
         """Return a prompt within a token budget: summary, facts, relevant earlier turns and the newest ones.
 
         ``include`` adds what the ``vault``, ``knowledge`` or other ``conversations`` say.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             budget: The most tokens that the result may take.
-            question: The question, in plain words.
+            query: The question, in plain words.
             include: Where else to look: ``vault``, ``knowledge``, ``conversations``.
 
         Example:
             remote.context.append("s1", "user", "We decided to use PostgreSQL.")
-            remote.context.assemble("s1", 2000, question="Which database?")
+            remote.context.assemble("s1", 2000, query="Which database?")
         """
-        query = {"budget": budget, "question": question, "include": list(include)}
-        return dict(self._read(f"{_path('conversations', session_id)}/prompt", query))
+        fields = {"budget": budget, "query": query, "include": list(include)}
+        return dict(self._read(f"{_path('conversations', conversation_id)}/prompt", fields))
 
-    def transcript(self, session_id: str, limit: int = 100) -> Sequence[Mapping[str, Any]]:
+    def transcript(self, conversation_id: str, limit: int = 100) -> Sequence[Mapping[str, Any]]:
         """Return the newest turns of the whole conversation, oldest first.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             limit: How many to return at most.
 
         Example:
             remote.context.append("s1", "user", "Hello")
             remote.context.transcript("s1", limit=20)
         """
-        return list(self._read(f"{_path('conversations', session_id)}/turns", {"limit": limit})["turns"])
+        return list(self._read(f"{_path('conversations', conversation_id)}/turns", {"limit": limit})["turns"])
 
-    def sessions(self) -> Sequence[Mapping[str, Any]]:
+    def list(self) -> Sequence[Mapping[str, Any]]:
         """Return the conversations that the token may read.
 
         Example:
-            remote.context.sessions()
+            remote.context.list()
         """
         return list(self._read("/v1/conversations")["conversations"])
 
@@ -345,11 +345,11 @@ class RemoteConversations(RemoteService):
 class RemoteSessions(RemoteService):
     """The states of agents on a server."""
 
-    def find(self) -> Sequence[Mapping[str, Any]]:
+    def list(self) -> Sequence[Mapping[str, Any]]:
         """List the sessions.
 
         Example:
-            remote.sessions.find()
+            remote.sessions.list()
         """
         return list(self._read("/v1/sessions")["sessions"])
 
@@ -421,14 +421,14 @@ class RemoteEpisodes(RemoteService):
         """
         return self._write("/v1/episodes", {"goal": goal, "outcome": outcome, **fields})
 
-    def newest(self, limit: int = 100) -> Sequence[Mapping[str, Any]]:
-        """Return the newest episodes.
+    def list(self, *, limit: int = 100) -> Sequence[Mapping[str, Any]]:
+        """List the episodes that were written last, oldest first.
 
         Args:
             limit: How many to return at most.
 
         Example:
-            remote.episodes.newest(5)
+            remote.episodes.list(limit=5)
         """
         return list(self._read("/v1/episodes", {"limit": limit})["episodes"])
 
@@ -585,14 +585,14 @@ class RemoteForecasts(RemoteService):
         """
         return self._write("/v1/forecasts", {"question": question, "probability": probability, **fields})
 
-    def find(self, status: PredictionStatus | None = None) -> Sequence[Mapping[str, Any]]:
+    def list(self, status: PredictionStatus | None = None) -> Sequence[Mapping[str, Any]]:
         """Return predictions, all or those of a status.
 
         Args:
             status: ``active``, ``resolved``, ``expired`` or ``recovering``; default: all.
 
         Example:
-            remote.forecasts.find("active")
+            remote.forecasts.list("active")
         """
         return list(self._read("/v1/forecasts", {"status": status})["predictions"])
 

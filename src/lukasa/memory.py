@@ -331,8 +331,6 @@ class Memory:
             memory.remember("We deploy on Tuesdays.", topic="deploy day", tags=["ops"])
         """
         fields: dict[str, Any] = {"topic_id": topic, "tags": tags, "expires_at": expires_at}
-        if topic is not None:
-            fields["tier"] = "register"
         return self.vault.add_memory(text, scope or SHARED, category, distinct_from=distinct_from, **fields)
 
     def confirm(self, id: str, *, scope: str | None = None, expires_at: datetime | None = None) -> Outcome:
@@ -380,7 +378,7 @@ class Memory:
         return find_relevant(self.valid_journal, self.recall, self.skills, self._parts.clock.now(), goal, k)
 
     def before_task(
-        self, task: str | Mapping[str, Any], *, budget: int | None = None, include: Iterable[MemorySource] = ()
+        self, task: str | Mapping[str, Any], *, budget: int | None = 1_500, include: Iterable[MemorySource] = ()
     ) -> Briefing:
         """Collect what is known that matters for a task and put it into the task's context, lasting facts first.
 

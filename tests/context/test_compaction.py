@@ -163,7 +163,7 @@ def test_append_compacts_automatically_and_the_transcript_stays_whole(conversati
     context = conversations.load("s")
     assert (len(context.recent_history), context.folded) == (39, 21)
     assert [turn.content for turn in conversations.transcript("s")] == [f"Message {number}" for number in range(1, 61)]
-    assert "Message 7" in [record.text for record in memory.recall("Message 7", 3, session="s").records]
+    assert "Message 7" in [record.text for record in memory.recall("Message 7", 3, conversation="s").records]
 
 
 @pytest.mark.requirement("CTX-2")

@@ -73,17 +73,17 @@ def test_show_has_a_bounded_recent_view_and_with_all_the_whole_transcript(run, r
 def test_every_context_command_on_one_conversation(run, run_json, tmp_path):
     assert run_json("context", "list") == []
     turn = run_json(
-        "context", "append", "s1", "We decided to use PostgreSQL.", "--speaker", "Anna", "--time", "2026-02-03"
+        "context", "append", "s1", "We decided to use PostgreSQL.", "--speaker", "Anna", "--timestamp", "2026-02-03"
     )
     assert (turn["author"], turn["happened_at"]) == ("Anna", "2026-02-03T00:00:00Z")
-    append = ("context", "append", "s1", "Fine.", "--role", "assistant", "--tokens", "7", "--key", "k")
+    append = ("context", "append", "s1", "Fine.", "--role", "assistant", "--token-count", "7", "--key", "k")
     assert run_json(*append)["body"]["tokens"] == 7
     again = run_json(*append)
     assert [info["session_id"] for info in run_json("context", "list")] == ["s1"]
     assert run_json("context", "show", "s1")["facts"] == ["Decision: use PostgreSQL"]
     assert run_json("context", "compact", "s1", "--keep", "1")["folded"] == [turn["id"]]
     assert not run_json("context", "compact", "s1", "--keep", "1")["happened"]
-    assembled = run_json("context", "assemble", "s1", "--budget", "300", "--question", "Which database?")
+    assembled = run_json("context", "assemble", "s1", "--budget", "300", "--query", "Which database?")
     assert assembled["tokens"] <= 300
     assert assembled["recent"] == [again["id"]]
     assert json.loads(run("context", "assemble", "s1", "--messages").stdout)[0]["role"] == "system"
@@ -106,7 +106,7 @@ def test_every_context_command_on_one_conversation(run, run_json, tmp_path):
         (("fork", "nothing", "new"), 5),
         (("append", "", "x"), 2),
         (("append", "s", "x", "--role", ""), 2),
-        (("append", "s", "x", "--time", "soon"), 2),
+        (("append", "s", "x", "--timestamp", "soon"), 2),
         (("configure", "s", "--keep", "99"), 2),
         (("import", "missing.json"), 2),
         (("show", "s", "--as-of", "1999-01-01"), 5),

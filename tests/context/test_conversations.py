@@ -243,7 +243,7 @@ def test_an_agent_does_not_see_the_conversations_of_another(location, open_store
     with pytest.raises(NotAllowed):
         elysia.context.within("orion")
     assert owner.context.within("orion").list_sessions() == ["s"]
-    assert [(session_id.id, session_id.scope) for session_id in owner.context.sessions()] == [("s", "orion")]
+    assert [(session_id.id, session_id.scope) for session_id in owner.context.list()] == [("s", "orion")]
     assert orion.context.within("shared").append("t", "user", "For all")
     assert elysia.context.within("shared").load("t").turns[0].content == "For all"
 

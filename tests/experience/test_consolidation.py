@@ -106,7 +106,7 @@ def test_a_repeated_run_writes_nothing_even_over_everything(memory, add_episodes
     add_episodes(memory, errors=[ERROR])
     memory.consolidate()
     tip = memory.journal.tip()
-    for options in ({}, {"everything": True}, {"since": memory.episodes.newest()[0].timestamp - timedelta(days=9)}):
+    for options in ({}, {"everything": True}, {"since": memory.episodes.list()[-1].timestamp - timedelta(days=9)}):
         assert memory.consolidate(**options).proposals == ()
         assert memory.journal.tip() == tip
 
@@ -147,7 +147,7 @@ def test_a_run_is_undone_by_its_label_and_can_be_repeated(memory, add_episodes):
     assert undone.kept == ()
     assert memory.knowledge.patterns() == memory.knowledge.antipatterns() == []
     assert not memory.skills.list()
-    assert len(memory.episodes.newest()) == 3
+    assert len(memory.episodes.list()) == 3
     again = memory.consolidate()
     assert [p.says for p in again.of("pattern")] == [p.says for p in done.of("pattern")]
 

@@ -52,7 +52,7 @@ def test_concurrent_processes_number_episodes_without_gaps_or_duplicates(store_p
     processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
     with lukasa.open(store_path) as memory:
-        assert sorted(e.id for e in memory.episodes.on("2026-02-03")) == [
+        assert sorted(e.id for e in memory.episodes.list(day="2026-02-03")) == [
             f"ep-2026-02-03-{n:03d}" for n in range(1, 46)
         ]
 
@@ -73,13 +73,34 @@ def test_episodes_are_found_by_time_agent_outcome_and_task(memory):
     def goals(found):
         return [episode.goal for episode in found]
 
-    assert goals(episodes.by_agent("eng")) == ["Task 0", "Task 2"]
-    assert goals(episodes.by_outcome("failure")) == ["Task 1", "Task 2"]
-    assert goals(episodes.by_task("t0")) == ["Task 0", "Task 2"]
-    assert goals(episodes.since(NOON + timedelta(days=1))) == ["Task 1", "Task 2"]
-    assert goals(episodes.since(NOON, NOON + timedelta(days=1))) == ["Task 0", "Task 1"]
-    assert goals(episodes.on("2026-02-05")) == ["Task 2"]
-    assert goals(episodes.newest(2)) == ["Task 2", "Task 1"]
+    assert goals(episodes.list(agent="eng")) == ["Task 0", "Task 2"]
+    assert goals(episodes.list(outcome="failure")) == ["Task 1", "Task 2"]
+    assert goals(episodes.list(task_id="t0")) == ["Task 0", "Task 2"]
+    assert goals(episodes.list(since=NOON + timedelta(days=1))) == ["Task 1", "Task 2"]
+    assert goals(episodes.list(since=NOON, until=NOON + timedelta(days=1))) == ["Task 0", "Task 1"]
+    assert goals(episodes.list(day="2026-02-05")) == ["Task 2"]
+    assert goals(episodes.list(limit=2)) == ["Task 1", "Task 2"]
+
+
+@pytest.mark.requirement("EXP-1")
+def test_filters_of_episodes_are_combined_and_a_limit_keeps_those_written_last(memory):
+    for days in (2, 0, 1, 3):
+        outcome = "success" if days == 3 else "failure"
+        memory.episodes.record(f"Task {days}", agent="eng", outcome=outcome, timestamp=NOON + timedelta(days=days))
+
+    def goals(**filters):
+        return [episode.goal for episode in memory.episodes.list(**filters)]
+
+    failed = {"agent": "eng", "outcome": "failure"}
+    assert goals(**failed) == ["Task 0", "Task 1", "Task 2"]
+    assert goals(**failed, since=NOON + timedelta(days=1)) == ["Task 1", "Task 2"]
+    assert goals(**failed, until=NOON, day="2026-02-03") == ["Task 0"]
+    assert goals(**failed, day="2026-02-06") == goals(**failed, task_id="t") == goals(**failed, unfinished=True) == []
+    assert goals(**failed, limit=2) == ["Task 0", "Task 1"]
+    assert goals(since=NOON, until=NOON + timedelta(days=3), limit=2) == ["Task 1", "Task 3"]
+    assert goals(limit=0) == []
+    memory.episodes.start("Task now", agent="eng")
+    assert goals(unfinished=True, agent="eng") == ["Task now"]
 
 
 @pytest.mark.requirement("EXP-1")
@@ -91,7 +112,7 @@ def test_a_running_episode_is_durable_step_by_step(open_store, store_path, clock
     first.close()  # the agent dies
 
     second = open_store(store_path, agent="eng2")
-    (unfinished,) = second.episodes.unfinished()
+    (unfinished,) = second.episodes.list(unfinished=True)
     assert (unfinished.id, unfinished.goal, unfinished.running) == (run.id, "Deploy it", True)
     resumed = second.episodes.resume(unfinished.id)
     clock.advance(30)
@@ -104,7 +125,7 @@ def test_a_running_episode_is_durable_step_by_step(open_store, store_path, clock
     ]
     assert finished.errors == [{"type": "Network", "message": "no route", "resolution": "Opened the port"}]
     assert (finished.duration_seconds, finished.outcome) == (60, "success")
-    assert second.episodes.unfinished() == []
+    assert second.episodes.list(unfinished=True) == []
 
 
 @pytest.mark.requirement("EXP-1")
@@ -123,7 +144,7 @@ def test_a_with_block_that_raises_finishes_its_episode_as_a_failure(local):
         _ = 1 / 0
     with local.episodes.start("Multiply") as run:
         run.step("multiply")
-    divided, multiplied = local.episodes.on("2026-02-03")
+    divided, multiplied = local.episodes.list(day="2026-02-03")
     assert (divided.outcome, divided.errors[0]["type"]) == ("failure", "ZeroDivisionError")
     assert multiplied.outcome == "success"
 
@@ -183,7 +204,7 @@ def test_episodes_of_an_agents_scope_are_closed_to_other_agents(open_store, stor
     orion, elysia = open_store(store_path, agent="orion"), open_store(store_path, agent="elysia")
     record = orion.episodes.record("Secret", scope="orion").record
     assert elysia.episodes.get(record.id) is None
-    assert elysia.episodes.newest() == []
+    assert elysia.episodes.list() == []
     assert elysia.episodes.record("Push in", scope="orion").code == "scope_closed"
     assert orion.episodes.get(record.id).goal == "Secret"
 
@@ -223,7 +244,7 @@ def test_archived_episodes_leave_recall_and_can_be_restored(memory, clock):
     middle = record_old(memory, clock, 8)
     memory.episodes.prune()
     assert [hit.record.id for hit in memory.journal.find("days")] == [middle.id]
-    assert memory.episodes.newest() == [memory.episodes.get(middle.id)]
+    assert memory.episodes.list() == [memory.episodes.get(middle.id)]
     for record in (old, middle):
         assert memory.episodes.restore(record.id)
         restored = memory.episodes.get(record.id)

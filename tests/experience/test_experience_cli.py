@@ -55,19 +55,19 @@ def test_episode_commands_store_list_finish_and_restore_episodes(run):
     error = "Type:Missing return:Add :void"
     assert (
         "Stored ep-"
-        in run("episode", "add", GOAL, "--by", "eng", "--step", "read", "--step", "write", "--error", error).stdout
+        in run("episode", "record", GOAL, "--by", "eng", "--step", "read", "--step", "write", "--error", error).stdout
     )
     (episode,) = parse_json(run("episode", "list", "--json"))
     assert [step["action"] for step in episode["action_log"]] == ["read", "write"]
     assert episode["errors_encountered"] == [{"type": "Type", "message": "Missing return", "resolution": "Add :void"}]
     assert GOAL in run("episode", "show", episode["id"]).stdout
     run("episode", "show", "ep-404", expect=5)
-    run("episode", "add", expect=2)
-    run("episode", "add", "  ", expect=3)
+    run("episode", "record", expect=2)
+    run("episode", "record", "  ", expect=3)
     document = {"id": "ep-2026-01-06-009", "context": {"goal": "From a file"}, "timestamp": "2026-01-06T10:00:00Z"}
-    run("episode", "add", "--file", "-", stdin=json.dumps([document]))
+    run("episode", "record", "--file", "-", stdin=json.dumps([document]))
     assert "From a file" in run("episode", "list", "--day", "2026-01-06").stdout
-    run("episode", "add", "--file", "-", stdin="nonsense", expect=2)
+    run("episode", "record", "--file", "-", stdin="nonsense", expect=2)
     assert "archived 1" in run("episode", "prune").stdout
     assert "restored in full" in run("episode", "restore", "ep-2026-01-06-009").stdout
 
@@ -145,7 +145,7 @@ def test_handoff_commands_pass_work_on_and_ledger_shows_progress(run):
 
 
 def test_metrics_shows_tasks_rewards_and_a_dashboard(run):
-    run("episode", "add", "Do it", "--seconds", "30")
+    run("episode", "record", "Do it", "--seconds", "30")
     id = parse_json(run("episode", "list", "--json"))[0]["id"]
     assert parse_json(run("metrics", "--prefer", f"{id}=1", "--json"))["rewards"]["preference"] == 1
     assert "100 %" in run("metrics").stdout

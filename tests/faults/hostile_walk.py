@@ -358,9 +358,9 @@ def hook_places(folder: Path, stack: ExitStack) -> Iterator[Place]:
 # The command line
 
 _LINES = (
-    "remember TEXT", "remember 'a plain text' --topic TEXT", "remember -", "recall TEXT", "recall 'When do we deploy?' --session TEXT",
-    "context append s1 TEXT", "context append s1 -", "context search TEXT", "episode add TEXT", "episode find TEXT", "handoff create ada TEXT --from orion",
-    "handoff create ada - --from orion", "skill search TEXT", "knowledge add fact TEXT", "forecast add TEXT 0.4", "before-task TEXT", "find TEXT", "vault search TEXT",
+    "remember TEXT", "remember 'a plain text' --topic TEXT", "remember -", "recall TEXT", "recall 'When do we deploy?' --conversation TEXT",
+    "context append s1 TEXT", "context append s1 -", "context search TEXT", "episode record TEXT", "episode find TEXT", "handoff create ada TEXT --from orion",
+    "handoff create ada - --from orion", "skill search TEXT", "knowledge add fact TEXT", "forecast predict TEXT 0.4", "before-task TEXT", "find TEXT", "vault search TEXT",
     "vault check TEXT", "pii TEXT", "audit -", "skill add -", "checkpoint save demo -", "get TEXT", "undo TEXT", "consolidate", "snapshot",
 )  # fmt: skip
 

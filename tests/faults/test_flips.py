@@ -73,7 +73,7 @@ def observe(folder):
             "turns": lambda: [("", turn.content) for turn in memory.context.transcript("talk")],
             "conversations": lambda: [("", id) for id in memory.context.list_sessions()],
             "memories": lambda: [("", memory.text) for memory in memory.vault.list()],
-            "sessions": lambda: [("", info.id) for info in memory.sessions.find()],
+            "sessions": lambda: [("", info.id) for info in memory.sessions.list()],
             "session": lambda: [("", json.dumps(memory.sessions.state("demo"), sort_keys=True, default=str))],
             "export": lambda: export_entries(memory),
         }

@@ -103,7 +103,7 @@ def test_a_resolved_prediction_stays_unchanged_and_an_expired_one_can_still_be_r
     assert memory.forecasts.resolve("p", False).code == "already_resolved"
     assert memory.forecasts.resolve("unknown", True).code == "not_found"
     assert memory.forecasts.resolve("p", "yes").code == "bad_outcome"
-    assert [body["status"] for body in memory.forecasts.find("resolved")] == ["resolved"]
+    assert [body["status"] for body in memory.forecasts.list("resolved")] == ["resolved"]
 
 
 # Signals
@@ -323,6 +323,6 @@ def test_receive_takes_every_signal_that_waits(open_store, tmp_path):
 def test_an_agent_that_may_only_read_sees_its_own_forecasts(memory):
     with memory.as_agent("ada") as ada, memory.as_agent("ada", read_only=True) as reader:
         add_resolved(ada.forecasts, [(0.7, True)])
-        assert [item["prediction_id"] for item in reader.forecasts.find()] == ["0"]
+        assert [item["prediction_id"] for item in reader.forecasts.list()] == ["0"]
         assert reader.forecasts.scores().count == 1
         assert reader.forecasts.get("0")["outcome"] is True

@@ -78,7 +78,7 @@ def test_what_was_said_in_one_session_is_recalled_in_the_next(start, home):
     assert second.flush_pending(10)
     second.shutdown_all()
     with lukasa.open(str(home / "lukasa" / "memory.db"), agent="hermes") as memory:
-        assert {info.id for info in memory.context.sessions()} == {"session-1", "session-3"}
+        assert {info.id for info in memory.context.list()} == {"session-1", "session-3"}
         texts = [turn.content for turn in memory.context.transcript("session-3")]
         assert len(texts) == 2
         assert TOKEN not in texts[0]

@@ -85,8 +85,8 @@ VAULT = [
     Step("vault candidates --floor 0.2"),
     Step("--agent elysia vault corroborate {register}"),
     Step("vault promote {register} --by Ada"),
-    Step('vault journal "tick marker for burst 5"'),
-    Step("vault journal"),
+    Step('vault add-tick "tick marker for burst 5"'),
+    Step("vault add-tick"),
     Step('vault note "Call me Ada."'),
     Step("vault note"),
     Step('vault directive "Answer in British spelling."'),
@@ -102,13 +102,13 @@ VAULT = [
     Step("--store audited.db import mem0.json --format mem0"),
     Step("--store audited.db import mem0.json --format mem0"),
     Step("--store audited.db export audited.jsonl --format vault"),
-    Step('vault update {canon} "The staging database is called kestrel." --tag ops'),
+    Step('update {canon} "The staging database is called kestrel." --tag ops'),
     Step('update {canon} "The staging database is called osprey." --tag ops'),
-    Step("vault history {canon}"),
-    Step("confirm {canon} --expires 2031-01-01T00:00:00Z"),
+    Step("history {canon}"),
+    Step("confirm {canon} --expires-at 2031-01-01T00:00:00Z"),
     Step("forget {like}"),
     Step("forget {canon} no-such-memory"),
-    Step("vault compact"),
+    Step("compact"),
 ]
 
 LOG = [
@@ -130,9 +130,9 @@ LOG = [
     Step("quarantine --list"),
     Step("doctor"),
     Step("release mallory"),
-    Step("trust quarantine mallory --since 2020-01-01"),
-    Step("trust quarantine --list"),
-    Step("trust release mallory"),
+    Step("quarantine mallory --since 2020-01-01"),
+    Step("quarantine --list"),
+    Step("release mallory"),
     Step("undo --author mallory", {"label": "label"}),
     Step("undo --label {label}"),
     Step("undo --author nobody"),
@@ -163,7 +163,7 @@ PROPOSALS = [
 CARRY = [
     Step('remember "The staging database is called heron."'),
     Step("checkpoint save demo --state state.json"),
-    Step('episode add "Implement POST /api/todos" --by eng-001 --step write_file'),
+    Step('episode record "Implement POST /api/todos" --by eng-001 --step write_file'),
     Step('knowledge add fact "The staging database is called heron"'),
     Step("export log.jsonl"),
     Step("export -"),
@@ -202,14 +202,16 @@ SESSIONS = [
 ]
 
 FORECASTS = [
-    Step('forecast add "Will it ship?" 0.7 --id pred-1 --category releases --level 0.9 --interval 0.5 0.8 --market m1'),
-    Step('forecast add "Will it rain?" 0.2 --id pred-2 --due 2020-01-01'),
-    Step('forecast add "Will it snow?" 0.4', {"third": "prediction_id"}),
+    Step(
+        'forecast predict "Will it ship?" 0.7 --id pred-1 --category releases --level 0.9 --interval 0.5 0.8 --market m1'
+    ),
+    Step('forecast predict "Will it rain?" 0.2 --id pred-2 --due 2020-01-01'),
+    Step('forecast predict "Will it snow?" 0.4', {"third": "prediction_id"}),
     Step("forecast revise pred-1 0.8"),
     Step("forecast resolve pred-1 yes"),
     Step("forecast expire --due"),
     Step("forecast expire {third}"),
-    Step('forecast add "Will it hail?" 0.4 --id pred-4 --calibrated'),
+    Step('forecast predict "Will it hail?" 0.4 --id pred-4 --calibrated'),
     Step("forecast list"),
     Step("forecast list --status resolved"),
     Step("forecast show pred-1"),
@@ -220,9 +222,9 @@ FORECASTS = [
 ]
 
 CONTEXT = [
-    Step('context append s1 "We decided to use PostgreSQL." --speaker Ada --time 2020-01-06T10:00:00Z --key k1'),
-    Step('context append s1 "We decided to use PostgreSQL." --speaker Ada --time 2020-01-06T10:00:00Z --key k1'),
-    Step("context append s1 - --role assistant --tokens 5", {"turn": "id"}, stdin="Noted: my name is Orion."),
+    Step('context append s1 "We decided to use PostgreSQL." --speaker Ada --timestamp 2020-01-06T10:00:00Z --key k1'),
+    Step('context append s1 "We decided to use PostgreSQL." --speaker Ada --timestamp 2020-01-06T10:00:00Z --key k1'),
+    Step("context append s1 - --role assistant --token-count 5", {"turn": "id"}, stdin="Noted: my name is Orion."),
     Step('context append s1 "The deadline is Friday."'),
     Step("context list"),
     Step("context show s1"),
@@ -233,7 +235,7 @@ CONTEXT = [
     Step("context compact s1 --keep 1"),
     Step("context show s1 --all"),
     Step("context assemble s1 --budget 2000"),
-    Step('context assemble s1 --budget 2000 --question "Which database?"'),
+    Step('context assemble s1 --budget 2000 --query "Which database?"'),
     Step("context assemble s1 --messages"),
     Step("context fork s1 s2"),
     Step("context fork s1 s3 --at {turn}"),
@@ -245,11 +247,11 @@ CONTEXT = [
 
 _SAME = '--outcome failure --by eng-001 --error "TypeError:x is undefined:Check for null" --step read_file'
 EXPERIENCE = [
-    Step('episode add "Implement POST /api/todos" --step read_file --step write_file --by eng-001 --task t1 --seconds 60', {"first": "0.id"}),
-    Step(f'episode add "Implement POST /api/users" --task t2 --at 2020-01-05T10:00:00Z {_SAME}', {"old": "0.id"}),
-    Step(f'episode add "Implement POST /api/items" --task t3 --at 2020-01-06T10:00:00Z {_SAME}'),
-    Step(f'episode add "Implement POST /api/lists" --task t4 --at 2020-01-07T10:00:00Z {_SAME.replace("eng-001", "eng-002")}'),
-    Step("episode add --file -", {"open": "0.id"}, stdin='{"context": {"goal": "Tidy up", "phase": "DEVELOPMENT"}, "outcome": "running"}'),
+    Step('episode record "Implement POST /api/todos" --step read_file --step write_file --by eng-001 --task t1 --seconds 60', {"first": "0.id"}),
+    Step(f'episode record "Implement POST /api/users" --task t2 --at 2020-01-05T10:00:00Z {_SAME}', {"old": "0.id"}),
+    Step(f'episode record "Implement POST /api/items" --task t3 --at 2020-01-06T10:00:00Z {_SAME}'),
+    Step(f'episode record "Implement POST /api/lists" --task t4 --at 2020-01-07T10:00:00Z {_SAME.replace("eng-001", "eng-002")}'),
+    Step("episode record --file -", {"open": "0.id"}, stdin='{"context": {"goal": "Tidy up", "phase": "DEVELOPMENT"}, "outcome": "running"}'),
     Step("episode list"),
     Step("episode list --outcome failure --limit 1"),
     Step("episode list --day 2020-01-06"),
@@ -326,15 +328,15 @@ TEAMWORK = [
 _DEEP = '"The decision ignores the REST tooling, because the clients of the API cannot speak GraphQL, therefore cost grows."'
 TRUST = [
     Step("trust round run-1 creator critic-1"),
-    Step(f"trust dissent critic-1 {_DEEP} --cite Accuracy --impact --round run-1 --of creator --task api"),
-    Step('trust dissent critic-1 "The numbers of the load test do not support the claim." --cite Accuracy', {"open": "id"}),
+    Step(f"trust log-dissent critic-1 {_DEEP} --cite Accuracy --impact --round run-1 --of creator --task api"),
+    Step('trust log-dissent critic-1 "The numbers of the load test do not support the claim." --cite Accuracy', {"open": "id"}),
     Step("trust judge {open} --no-impact"),
     Step('trust override creator --output "Use GraphQL" --decision "Stay with REST" --by ada --criterion Clarity --round run-1', {"override": "id"}),
     Step('trust override creator --output "Use Oracle" --decision "Use SQLite" --by ada --criterion Clarity --round run-1', {"other": "id"}),
     Step('trust override creator --output "Use XML" --decision "Use JSON" --by ada --criterion Clarity --round run-1'),
     Step("trust revert {override} --by ben"),
-    Step("trust check"),
-    Step('trust check --round run-1 --final "Use Oracle after all"'),
+    Step("trust check-reverts"),
+    Step('trust check-reverts --round run-1 --final "Use Oracle after all"'),
     Step("trust show"),
     Step("trust show critic-1"),
     Step("trust history critic-1"),
@@ -348,7 +350,7 @@ TRUST = [
     Step("trust metrics"),
     Step("trust metrics --agent critic-1"),
     Step("trust controversy"),
-    Step("trust verify"),
+    Step("trust check"),
     Step("trust rubric set Accuracy=3 Completeness=2 Clarity=1 --by ada"),
     Step("trust rubric show"),
     Step("trust rubric propose"),
@@ -381,7 +383,7 @@ RUBRIC = [
 ]
 
 DOORS = [
-    Step("--agent ada token add laptop --expires 2099-01-01 --rate 60"),
+    Step("--agent ada token add laptop --expires-at 2099-01-01 --rate 60"),
     Step("--scope shared token add reader --read-only"),
     Step("token list"),
     Step("token revoke laptop"),
@@ -528,10 +530,10 @@ ERRORS = [
     Step("--agent orion quarantine elysia"),
     Step("--agent orion compact"),
     Step("--agent orion copy agents.db copied.db"),
-    Step("--agent orion trust dissent orion 'I object to this.' --impact"),
+    Step("--agent orion trust log-dissent orion 'I object to this.' --impact"),
     Step("--scope shared context append s9 hello"),
     Step("context append s1 hello --role alien"),
-    Step('forecast add "Will it ship?" 1.5'),
+    Step('forecast predict "Will it ship?" 1.5'),
     Step("knowledge add rumour text"),
     Step("knowledge link a supersedes b"),
     Step("skill add bad-skill.md"),

@@ -151,9 +151,9 @@ def fill_vault(memory: Any, clock: Clock) -> None:
     dropped = kept(vault.note("Lunch is at noon")).record
     kept(vault.delete(dropped.id))
     kept(vault.directive("Never deploy on a Friday", "shared"))
-    kept(vault.journal("heartbeat received from node 3"))
+    kept(vault.add_tick("heartbeat received from node 3"))
     clock.tick()
-    kept(vault.journal("runtime snapshot: 40 % load"))
+    kept(vault.add_tick("runtime snapshot: 40 % load"))
     clock.tick()
     orion = memory.as_agent("orion")
     kept(orion.vault.add_memory("Orion keeps its scratch files under build/tmp", "orion", "tool"))
@@ -525,7 +525,7 @@ def take_back(memory: Any, clock: Clock) -> None:
     kept(journal.write("note", "Something about Zoe too", links=(lukasa.Link("derived_from", gone.key),)))
     clock.tick()
     journal.erase(gone.key, reason="asked for")
-    kept(memory.vault.journal("check-in after the erasure"))
+    kept(memory.vault.add_tick("check-in after the erasure"))
     deleted = kept(journal.write("note", "To be deleted")).record
     kept(journal.delete(deleted.key))
 
@@ -565,7 +565,7 @@ def prompts(memory: Any, folder: Path) -> None:
     small = vault.build_memory_block(query=QUESTIONS[0], budget=150)
     write("vault_memory_block_small.txt", f"{small.text}\n[{small.told} told, cut: {small.cut}]\n")
     for name, budget in (("whole", 4000), ("tight", 300)):
-        prompt = memory.context.assemble("talk", budget, question="Who maintains the billing service?")
+        prompt = memory.context.assemble("talk", budget, query="Who maintains the billing service?")
         write(f"conversation_{name}.txt", prompt.text)
         facts = {
             "tokens": prompt.tokens,
@@ -660,10 +660,10 @@ def answers(memory: Any) -> str:
         ],
         "deletions": [(each.code, each.memory.text) for each in memory.vault.propose_deletions()],
         "ticks": [each.text for each in memory.vault.ticks()],
-        "sessions": [(each.id, each.scope, each.status, each.number) for each in memory.sessions.find()],
+        "sessions": [(each.id, each.scope, each.status, each.number) for each in memory.sessions.list()],
         "events": memory.sessions.events("demo"),
         "incidents": memory.sessions.incidents("demo"),
-        "jobs": [(each.name, each.state, each.attempts, each.error) for each in memory.jobs.find()],
+        "jobs": [(each.name, each.state, each.attempts, each.error) for each in memory.jobs.list()],
         "tally": [(each.scope, each.kind, each.live, each.versions) for each in memory.journal.tally()],
         "inbox": [(each.id, each.status) for each in memory.handoffs.inbox("eng-003")],
         "ledgers": [each.as_json() for each in memory.ledgers.list()],

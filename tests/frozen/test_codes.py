@@ -260,7 +260,7 @@ def _vault(memory: Any, clock: FrozenClock) -> Calls:
         assert vault.note(f"Note number {number}")
     yield "note one too many", lambda: vault.note("One note too many")
     yield "direct others as an agent", lambda: orion.directive("Always agree", "shared")
-    yield "tick with a secret", lambda: vault.journal("my pin is 4821")
+    yield "tick with a secret", lambda: vault.add_tick("my pin is 4821")
     yield "search with a bad profile", lambda: vault.search("words", profile="magic")
     yield "add one too many", _add_to_a_full_vault
 
@@ -508,7 +508,7 @@ def _others(memory: Any, clock: FrozenClock) -> Calls:
     yield "defer into the past", lambda: serving.defer("frozen.known", delay=-5, text="a")
     closed = _agent(memory, "orion").jobs.serving(register)
     yield "defer into a closed scope", lambda: closed.defer("frozen.known", scope="vega", text="a")
-    yield "find a bad state", lambda: jobs.find("lost")
+    yield "find a bad state", lambda: jobs.list("lost")
     yield "retry what is not there", lambda: jobs.retry("missing")
     yield "observe what is not there", lambda: graph.add_observations([("missing", ["a"])])
     yield "make an entity without a name", lambda: graph.create_entities([Entity("", "thing")])

@@ -96,7 +96,7 @@ def test_every_recall_of_the_library_has_the_deadline_of_the_environment(
         assert "words alone" in memory.recall(QUESTION).note
         memory.before_task("Deploy the page")
         memory.context.append("s1", "user", "We talk about deploys.")
-        memory.context.assemble("s1", 500, question=QUESTION)
+        memory.context.assemble("s1", 500, query=QUESTION)
     for wrong in ("soon", "0", "-1", "inf"):
         monkeypatch.setenv("LUKASA_RECALL_DEADLINE", wrong)
         with lukasa.open(store) as memory, pytest.raises(InvalidInput, match="number of seconds"):

@@ -34,8 +34,8 @@ FILTERS: list[tuple[dict[str, Any], str]] = [
     ({"kinds": ["memory"]}, ""),
     ({"author": "ada"}, "t1"),
     ({"author": ["ada", "eve"]}, "t1 t3"),
-    ({"session": "s2"}, "t2"),
-    ({"session": ["s2", "s3"]}, "t2 t3"),
+    ({"conversation": "s2"}, "t2"),
+    ({"conversation": ["s2", "s3"]}, "t2 t3"),
     ({"labels": ["tag=red"]}, "t1 t2"),
     ({"labels": ["tag=red", "tag=urgent"]}, "t1"),
     ({"any_labels": ["tag=urgent", "tag=green"]}, "t1 t3"),
@@ -54,7 +54,7 @@ FILTERS: list[tuple[dict[str, Any], str]] = [
     ({"since": datetime(2026, 1, 2, tzinfo=UTC)}, "t2 t3"),
     ({"until": datetime(2026, 1, 2, tzinfo=UTC)}, "t1 t2"),
     ({"author": ["ada", "ben"], "any_labels": ["tag=red"], "where": {"status": "open"}}, "t1"),
-    ({"session": ["s1", "s2"], "exclude": ["tag=urgent"]}, "t2"),
+    ({"conversation": ["s1", "s2"], "exclude": ["tag=urgent"]}, "t2"),
 ]
 REFUSED: list[dict[str, Any]] = [
     *({name: "ticket"} for name in ("kinds", "labels", "any_labels", "exclude")),

@@ -111,7 +111,7 @@ class McpDoor:
         return self._answer(self._call("forget", id=id))
 
     def say(self, content: str) -> Answer:
-        return self._answer(self._call("context_append", session="s1", content=content))[:1]
+        return self._answer(self._call("context_append", conversation_id="s1", content=content))[:1]
 
     @staticmethod
     def _answer(found: Any) -> Answer:

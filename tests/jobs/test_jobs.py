@@ -139,7 +139,7 @@ def test_a_job_that_always_fails_is_listed_as_failed(memory, done):
     deferred = memory.jobs.defer("stumble", key="k")
     assert memory.jobs.run_waiting() == RunSummary(retried=2, failed=1)
     assert memory.jobs.status() == JobCounts(failed=1)
-    (job,) = memory.jobs.find("failed")
+    (job,) = memory.jobs.list("failed")
     error = "RuntimeError: there is a stone in the way"
     assert job == Job(deferred.id, "stumble", {}, "_lukasa", "", "k", "failed", 3, None, error)
     assert memory.jobs.run_waiting() == RunSummary()
@@ -184,7 +184,7 @@ def test_a_running_job_is_listed_and_cannot_be_dropped(memory, register):
 
     @register.job("look")
     def look(job_memory):
-        (job,) = memory.jobs.find("running")
+        (job,) = memory.jobs.list("running")
         seen.append((job.attempts, memory.jobs.status(), memory.jobs.drop(job.id), memory.jobs.retry(job.id)))
 
     memory.jobs.defer("look")
@@ -207,7 +207,7 @@ def test_a_delayed_job_waits_until_its_due_time(open_store, location, done):
     before = datetime.now(UTC)
     memory.jobs.defer("note", delay=3600)
     after = datetime.now(UTC)
-    assert before <= memory.jobs.find()[0].due - timedelta(hours=1) <= after
+    assert before <= memory.jobs.list()[0].due - timedelta(hours=1) <= after
     assert memory.jobs.run_waiting() == RunSummary()
     assert done == []
 
@@ -267,7 +267,7 @@ def test_a_lease_of_zero_seconds_is_refused(memory):
 
 def test_find_refuses_an_unknown_state(memory):
     with pytest.raises(InvalidInput):
-        memory.jobs.find("done")
+        memory.jobs.list("done")
 
 
 # Scopes
@@ -320,8 +320,8 @@ def test_an_agent_sees_and_drops_only_jobs_of_its_own_scopes(location, open_stor
     secret = orion.jobs.defer("look", key="k", what="secret")
     owner.jobs.defer("look", what="the owner's")
     assert (owner.jobs.status().waiting, orion.jobs.status().waiting, elysia.jobs.status().waiting) == (2, 1, 0)
-    assert [job.arguments for job in orion.jobs.find()] == [{"what": "secret"}]
-    assert elysia.jobs.find() == []
+    assert [job.arguments for job in orion.jobs.list()] == [{"what": "secret"}]
+    assert elysia.jobs.list() == []
     assert not elysia.jobs.drop(secret.id)
     assert not elysia.jobs.defer("look", key="k", what="hers").repeated
     assert orion.jobs.drop(secret.id)

@@ -81,7 +81,7 @@ def test_a_job_that_kills_every_worker_is_listed_as_failed(memory, clock, fate):
             memory.jobs.run_waiting()
         clock.advance(60)
     assert memory.jobs.run_waiting() == RunSummary(failed=1)
-    (job,) = memory.jobs.find("failed")
+    (job,) = memory.jobs.list("failed")
     assert (job.attempts, job.error) == (3, WORKER_DIED)
 
 
@@ -100,7 +100,7 @@ def test_a_worker_that_lost_its_job_cannot_record_the_result(open_store, file, c
     memory.jobs.defer("doze")
     assert memory.jobs.run_waiting() == RunSummary(lost=1)
     assert by_other == ["on it", RunSummary(retried=1)]
-    (job,) = memory.jobs.find("waiting")
+    (job,) = memory.jobs.list("waiting")
     assert (job.attempts, job.error) == (2, "RuntimeError: not yet")
 
 
@@ -286,7 +286,7 @@ def test_every_job_is_done_or_failed_or_replaced_by_a_later_one_with_its_key(ste
         for _ in range(3):
             clock.advance(7200)
             jobs.run_waiting()
-        failed = {job.arguments["number"] for job in jobs.find("failed")}
+        failed = {job.arguments["number"] for job in jobs.list("failed")}
         assert jobs.status() == JobCounts(failed=len(failed))
         replaced = {n for n, key in keys.items() if key and any(keys[later] == key for later in keys if later > n)}
         assert done | failed <= set(keys) <= done | failed | replaced

@@ -136,7 +136,7 @@ def test_retry_of_a_failed_job_leaves_the_newer_one_with_its_key(memory, done, s
     memory.jobs.defer("note", key="k", what="newer")
     sql("UPDATE procrastinate_jobs SET queueing_lock = rtrim(queueing_lock, 'x') WHERE id = %s", failed)
     assert memory.jobs.retry(failed)
-    assert [job.arguments for job in memory.jobs.find()] == [{"what": "newer"}]
+    assert [job.arguments for job in memory.jobs.list()] == [{"what": "newer"}]
 
 
 def test_rescuers_take_turns(memory, done, sql, eventually):
@@ -289,7 +289,7 @@ def test_a_job_is_stored_once_when_its_connection_is_cut(open_store, server, url
         memory.jobs.defer("note", what="before")
         with proxy.cut_requests(where, matching=b"COMMIT"):
             assert not memory.jobs.defer("note", what="during").repeated
-        assert [job.arguments["what"] for job in memory.jobs.find()] == ["before", "during"]
+        assert [job.arguments["what"] for job in memory.jobs.list()] == ["before", "during"]
     finally:
         proxy.close()
 

@@ -99,7 +99,7 @@ def test_a_job_that_kills_its_worker_at_the_last_attempt_fails(
     actors.start("work", location=location, ledger=ledger.path).wait(60)
     memory = open_an_hour_later()
     assert memory.jobs.run_waiting() == RunSummary(failed=1)
-    assert [job.error for job in memory.jobs.find("failed")] == ["Its worker died or gave no sign of life."]
+    assert [job.error for job in memory.jobs.list("failed")] == ["Its worker died or gave no sign of life."]
     assert ledger.lines() == ["done"]
 
 

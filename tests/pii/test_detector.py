@@ -241,7 +241,7 @@ def test_a_vault_can_redact_instead_of_refusing(open_store):
     vault = open_store(profile=VaultSettings(pii={"memory": "redact", "tick": "allow"})).vault
     kept = vault.add_memory("Ada pays with 4111 1111 1111 1111 on Fridays").record
     assert kept.text == "Ada pays with [card] on Fridays"
-    assert vault.journal("check-in with password: hunter2")
+    assert vault.add_tick("check-in with password: hunter2")
 
 
 def test_an_import_refuses_personal_data_too(tmp_path):

@@ -40,8 +40,8 @@ def memory(request):
     [
         ({"author": "ada"}, "t1"),
         ({"author": ["ada", "eve"]}, "t1 t3"),
-        ({"session": ["s2", "s3"]}, "t2 t3"),
-        ({"session": "s2"}, "t2"),
+        ({"conversation": ["s2", "s3"]}, "t2 t3"),
+        ({"conversation": "s2"}, "t2"),
         ({"labels": ["tag=red", "tag=urgent"]}, "t1"),
         ({"any_labels": ["tag=urgent", "tag=green"]}, "t1 t3"),
         ({"exclude": ["tag=red"]}, "t3"),

@@ -94,7 +94,7 @@ def test_recall_applies_its_filters():
         assert found(author="ben") == ["b"]
         assert found(labels=("tag=x",)) == []
         assert found(labels=("tag=x",), as_of=then) == ["a"]
-        assert found(session="s1", as_of=then) == ["a"]
+        assert found(conversation="s1", as_of=then) == ["a"]
         assert found(since=clock + timedelta(days=5), kinds=("fact",)) == ["b"]
         assert found(until=clock + timedelta(days=5), as_of=then) == ["a"]
         assert found(k=0) == []

@@ -187,10 +187,10 @@ def test_recall_knows_the_speakers_from_the_first_question_on(store):
             memory.journal.write("turn", f"I saw heron {number} at the lake", author="Anna", labels=("session=s",))
             memory.journal.write("turn", f"I saw heron {number} at the lake", author="Ben", labels=("session=s",))
         first = memory.recall("What did Anna see?", 1)
-        assert first.question.subject == {"Anna"}
+        assert first.query.subject == {"Anna"}
         assert first.hits[0].record.author == "Anna"
         memory.journal.write("turn", "I saw an owl", author="Cleo", labels=("session=s",))
-        assert memory.recall("What did Cleo see?", 1).question.subject == {"Cleo"}
+        assert memory.recall("What did Cleo see?", 1).query.subject == {"Cleo"}
 
 
 @pytest.mark.requirement("RCL-1")

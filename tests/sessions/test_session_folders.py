@@ -41,7 +41,7 @@ def voxsigil(tmp_path, make):
 def test_a_whole_folder_is_imported_with_every_checkpoint_under_its_number(memory, voxsigil, clock):
     done = memory.import_(voxsigil, format="voxsigil")
     assert (done.added, done.present, done.refused) == (5, 0, [])
-    assert [info.id for info in memory.sessions.find()] == ["two", "one"]
+    assert [info.id for info in memory.sessions.list()] == ["two", "one"]
     assert [entry.number for entry in memory.sessions.checkpoints("one")] == [11, 10, 9, 8]
     for number in (8, 9, 10, 11):
         checkpoint = memory.sessions.checkpoint("one", number)

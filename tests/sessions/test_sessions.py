@@ -486,7 +486,7 @@ def test_an_agent_sees_no_session_or_file_of_another_agent(location, open_store)
     with elysia.sessions.start("demo") as session:
         assert session.recovery.mode == "new"
         session.update("/configuration/secret", "elysia's")
-    assert [listed.scope for listed in elysia.sessions.find()] == ["elysia"]
+    assert [listed.scope for listed in elysia.sessions.list()] == ["elysia"]
     assert orion.sessions.state("demo")["configuration"]["secret"] == "orion's"
     assert elysia.sessions.load_latest_checkpoint("demo")["configuration"]["secret"] == "elysia's"
     with pytest.raises(InvalidInput, match="outside the caller's reach"):

@@ -85,7 +85,7 @@ def test_verify_and_recover_report_damage_with_exit_code_six(run, run_json, save
         (["backup", "ftp://x/y"], 2),
         (["forecast", "resolve", "nobody", "yes"], 5),
         (["forecast", "resolve", "nobody", "perhaps"], 2),
-        (["forecast", "add", "?", "1.5"], 3),
+        (["forecast", "predict", "?", "1.5"], 3),
         (["forecast", "plot", "--out", "x.pdf"], 2),
         (["forecast", "expire"], 2),
     ],
@@ -139,7 +139,7 @@ def test_backup_and_restore_of_one_session(run, run_json, saved):
 
 @pytest.mark.requirement("FOR-1", "FOR-4")
 def test_forecast_commands_add_revise_resolve_score_and_plot(run, run_json, tmp_path):
-    made = run_json("forecast", "add", "Will it ship?", "0.6", "--id", "p1", "--market", "m", "--category", "releases",
+    made = run_json("forecast", "predict", "Will it ship?", "0.6", "--id", "p1", "--market", "m", "--category", "releases",
                 "--level", "0.8", "--interval", "0.5", "0.7", "--due", "2026-03-01")  # fmt: skip
     assert (made["market_id"], made["confidence_interval"], made["due"]) == ("m", [0.5, 0.7], "2026-03-01T00:00:00Z")
     assert run_json("forecast", "revise", "p1", "0.8")["num_updates"] == 1
@@ -151,7 +151,7 @@ def test_forecast_commands_add_revise_resolve_score_and_plot(run, run_json, tmp_
     run("forecast", "plot", "--out", "r.svg")
     assert Path("r.svg").read_text().startswith("<svg")
     assert "0.8–0.9" in run("forecast", "plot").stdout
-    run("forecast", "add", "Later?", "0.5", "--id", "p2", "--due", "2020-01-01")
+    run("forecast", "predict", "Later?", "0.5", "--id", "p2", "--due", "2020-01-01")
     assert run_json("forecast", "expire", "--due") == {"expired": ["p2"]}
     assert [body["prediction_id"] for body in run_json("forecast", "list", "--status", "expired")] == ["p2"]
     assert "Will it ship?" in run("forecast", "list").stdout
@@ -159,7 +159,7 @@ def test_forecast_commands_add_revise_resolve_score_and_plot(run, run_json, tmp_
 
 @pytest.mark.requirement("FOR-4")
 def test_forecast_scores_says_that_no_prediction_is_resolved(run, run_json):
-    run("forecast", "add", "?", "0.5")
+    run("forecast", "predict", "?", "0.5")
     assert "No prediction is resolved yet." in run("forecast", "scores").stdout
     assert run_json("forecast", "scores")["brier_score"] is None
     assert "no resolved predictions" in run("forecast", "plot").stdout
@@ -202,7 +202,7 @@ def test_a_folder_of_the_document_is_imported(run, run_json, make, tmp_path):
     assert run_json("import", ".voxsigil", "--format", "voxsigil")["added"] == 1
     assert run_json("import", ".voxsigil", "--format", "voxsigil")["present"] == 1
     assert run_json("checkpoint", "list", "demo")[0]["number"] == 5
-    run("forecast", "add", "Will it hold?", "0.6", "--id", "later")
+    run("forecast", "predict", "Will it hold?", "0.6", "--id", "later")
     predictions = run_json("checkpoint", "show", "demo")["active_predictions"]
     assert [item["prediction_id"] for item in predictions] == ["pred-0", "pred-1", "pred-2", "later"]
 

@@ -133,11 +133,11 @@ def experience_calls(memory: Any, folder: Path) -> Iterator[Any]:
     """Call episodes, knowledge, skills, ledgers, handoffs and the graph."""
     episodes = memory.episodes
     yield episodes.add([{"context": {"goal": "Add a page"}, "outcome": "success"}])
-    newest, *_ = episodes.newest(5)
+    *_, newest = episodes.list(limit=5)
     yield newest
-    yield episodes.by_agent("eng-001"), episodes.by_outcome("failure"), episodes.by_task("task-todos")
-    yield episodes.on("2025-03-10"), episodes.since(store.BEGINNING), episodes.get(newest.id)
-    (unfinished,) = episodes.unfinished()
+    yield episodes.list(agent="eng-001"), episodes.list(outcome="failure"), episodes.list(task_id="task-todos")
+    yield episodes.list(day="2025-03-10"), episodes.list(since=store.BEGINNING), episodes.get(newest.id)
+    (unfinished,) = episodes.list(unfinished=True)
     yield unfinished
     yield episodes.step(unfinished.id, "read_file"), episodes.error(unfinished.id, "Timeout", "slow")
     run = episodes.resume(unfinished.id)
@@ -210,7 +210,7 @@ def journal_calls(memory: Any, folder: Path) -> Iterator[Any]:
 def conversation_calls(memory: Any) -> Iterator[Any]:
     """Call the conversations."""
     context = memory.context
-    yield context.list_sessions(), context.sessions(), context.scope, context.versions("talk")
+    yield context.list_sessions(), context.list(), context.scope, context.versions("talk")
     yield context.facts("talk"), context.find_facts("talk", "Who maintains billing?")
     yield context.transcript("talk", limit=5, newest_first=True)
     yield context.using(None).list_sessions(), context.within("orion").list_sessions()
@@ -236,11 +236,11 @@ def session_calls(memory: Any, folder: Path) -> Iterator[Any]:
         sessions.restore("demo", folder / "sessions"),
         sessions.find_files(subject="Odd Name"),
         sessions.erase_files(subject="Odd Name"),
-        sessions.find(),
+        sessions.list(),
     )
     stop = threading.Event()
     stop.set()
-    failed = next(job for job in memory.jobs.find() if job.state == "failed")
+    failed = next(job for job in memory.jobs.list() if job.state == "failed")
     yield memory.jobs.status(), memory.jobs.retry(failed.id), memory.jobs.drop("unknown"), memory.jobs.work(stop)
     yield memory.jobs.result("unknown")
 
@@ -263,7 +263,7 @@ def trust_and_forecast_calls(memory: Any) -> Iterator[Any]:
     yield agent.log_override("round-9", "Use GraphQL", "Stay with REST", by="ada")
     yield agent.check_reverts("round-9", "Use GraphQL", by="ada")
     forecasts = memory.forecasts
-    yield forecasts.agent_id, forecasts.find(), forecasts.get("build-1"), forecasts.history("build-1")
+    yield forecasts.agent_id, forecasts.list(), forecasts.get("build-1"), forecasts.history("build-1")
     yield forecasts.calibrate(0.7), forecasts.estimate("release"), forecasts.reasoning("release")
     yield forecasts.max_active, forecasts.threshold, forecasts.received()
     hub = memory.hub

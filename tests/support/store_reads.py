@@ -54,7 +54,7 @@ def list_reads(memory: Any, folder: Path) -> dict[str, Callable[[], object]]:
         "trust": lambda: _read_trust(trust),
         "trust changes": lambda: (trust.check_reverts(), trust.rubric.propose()),
         "graph": lambda: (graph.read_graph(), graph.search_nodes("bill"), graph.open_nodes(["Billing", "Ben"])),
-        "jobs": lambda: (jobs.find(), jobs.status()),
+        "jobs": lambda: (jobs.list(), jobs.status()),
         "journal": lambda: (memory.journal.quarantined(), list(memory.journal.read()), memory.journal.tally()),
         "vault": lambda: [
             *(getattr(vault, name)() for name in ("list", "notes", "directives", "ticks", "vault_stats")),
@@ -75,8 +75,12 @@ def list_reads(memory: Any, folder: Path) -> dict[str, Callable[[], object]]:
 
 def _read_episodes(memory: Any) -> None:
     episodes, start = memory.episodes, datetime(2020, 1, 1, tzinfo=UTC)
-    found = (*episodes.since(start, archived=True), *episodes.newest(50, archived=True), *episodes.unfinished())
-    for episode in (*found, *episodes.by_agent("eng-001"), *episodes.by_outcome("success")):
+    found = (
+        *episodes.list(since=start, archived=True),
+        *episodes.list(limit=50, archived=True),
+        *episodes.list(unfinished=True),
+    )
+    for episode in (*found, *episodes.list(agent="eng-001"), *episodes.list(outcome="success")):
         _ = episode.goal, episode.actions, episode.as_json(), episode.errors, episode.duration_seconds
     episodes.prune(dry_run=True)
 
@@ -91,19 +95,19 @@ def _read_knowledge(knowledge: Any) -> None:
 
 
 def _read_sessions(sessions: Any) -> None:
-    sessions.find()
+    sessions.list()
     sessions.configuration()
     for name in ("state", "latest", "events", "archive", "incidents", "checkpoints", "verify"):
         getattr(sessions, name)("demo")
 
 
 def _read_conversations(context: Any) -> None:
-    context.sessions()
+    context.list()
     for id in context.list_sessions():
         context.load(id)
         list(context.transcript(id))
         context.find_facts(id, "Which database?")
-        context.assemble(id, question="Which database?")
+        context.assemble(id, query="Which database?")
         context.versions(id)
 
 
@@ -123,7 +127,7 @@ def _read_trust(trust: Any) -> None:
 
 def _read_forecasts(forecasts: Any) -> None:
     for status in (None, "active", "resolved", "expired"):
-        forecasts.find(status)
+        forecasts.list(status)
     for name in ("scores", "learning", "metrics", "sections", "signals", "received"):
         getattr(forecasts, name)()
     forecasts.estimate("release")

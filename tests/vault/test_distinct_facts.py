@@ -283,8 +283,8 @@ def test_commands_take_distinct_from_and_name_similar_memories(tmp_path):
     assert "states another fact (antonym: staging here, production there)" in similar.stdout
     shown = json.loads(run("remember", "The testing database is called heron", "--json").stdout)
     assert shown["similar_to"][0]["difference"]["kind"] == "word"
-    changed = run("vault", "update", known, "The production database is called kestrel")
+    changed = run("update", known, "The production database is called kestrel")
     assert "Updated (version 2)" in changed.stdout
-    assert run("vault", "update", "nothing", "Some other text").exit_code == 5
+    assert run("update", "nothing", "Some other text").exit_code == 5
     pairs = json.loads(run("vault", "candidates", "--json").stdout)
     assert {"meaning", "difference"} <= set(pairs[0])

@@ -64,9 +64,9 @@ def test_the_noise_signals_are_configurable(open_store):
 def test_a_noise_refusal_names_the_burst_journal_which_accepts_the_text(memory):
     refused = memory.vault.add_memory("tick marker for burst 5")
     assert refused.details["place"] == "journal"
-    assert "vault.journal" in refused.reason
-    assert "lukasa vault journal" in refused.reason
-    assert memory.vault.journal("tick marker for burst 5")
+    assert "vault.add_tick" in refused.reason
+    assert "lukasa vault add-tick" in refused.reason
+    assert memory.vault.add_tick("tick marker for burst 5")
     assert [tick.text for tick in memory.vault.ticks()] == ["tick marker for burst 5"]
     assert memory.recall("tick marker burst").records == [], "the journal is not recalled"
 
@@ -75,12 +75,12 @@ def test_a_noise_refusal_names_the_burst_journal_which_accepts_the_text(memory):
 def test_the_burst_journal_is_capped_and_its_ticks_expire(open_store, clock):
     memory = open_store(profile=VaultSettings(ticks=10, tick_hours=2))
     for n in range(35):
-        memory.vault.journal(f"burst tick {n}")
+        memory.vault.add_tick(f"burst tick {n}")
     assert [tick.text for tick in memory.vault.ticks()] == [f"burst tick {n}" for n in range(34, 24, -1)]
     assert sum(row.live for row in memory.journal.tally() if row.kind == "tick") <= 11
     clock.advance(timedelta(hours=3).total_seconds())
     assert memory.vault.ticks() == []
-    memory.vault.journal("burst tick again")
+    memory.vault.add_tick("burst tick again")
     assert [tick.text for tick in memory.vault.ticks()] == ["burst tick again"]
 
 

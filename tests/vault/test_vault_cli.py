@@ -136,8 +136,8 @@ def test_vault_promotes_a_register_that_others_corroborate(run):
 def test_note_directive_and_journal_write_and_list(run):
     assert run("vault", "note", "Call me Ada.").exit_code == 0
     assert run("vault", "directive", "Answer questions about deploys briefly.").exit_code == 0
-    assert run("vault", "journal", "heartbeat").exit_code == 0
-    assert parse_json(run("vault", "journal", "--json"))[0]["text"] == "heartbeat"
+    assert run("vault", "add-tick", "heartbeat").exit_code == 0
+    assert parse_json(run("vault", "add-tick", "--json"))[0]["text"] == "heartbeat"
     assert parse_json(run("vault", "note", "--json"))[0]["text"] == "Call me Ada."
     assert parse_json(run("vault", "directive", "--json"))[0]["text"].startswith("Answer")
     assert "- Call me Ada." in run("vault", "snapshot", "--block").stdout
@@ -155,7 +155,7 @@ def test_import_with_refusals_names_their_lines_and_exits_with_refused(run, tmp_
     assert run("vault", "import", "nothing.jsonl").exit_code == ExitCode.NOT_FOUND
 
 
-@pytest.mark.parametrize("command", ["list", "stats", "snapshot", "propose-deletions", "candidates", "compact"])
+@pytest.mark.parametrize("command", ["list", "stats", "snapshot", "propose-deletions", "candidates"])
 def test_reading_commands_do_not_create_a_missing_store(command, run, tmp_path):
     assert run("vault", command).exit_code == ExitCode.NOT_FOUND
     assert not (tmp_path / "v.db").exists()

@@ -71,7 +71,7 @@ _DEFAULT_OLDER_TURNS = 12
 
 @check_arguments
 class Conversations:
-    """The conversations of one caller. ``session_id`` names a conversation, as in the document.
+    """The conversations of one caller. ``conversation_id`` names one of them; the document calls it ``session_id``.
 
     They are in the caller's own scope: that of its agent, or else the shared one. ``within`` gives those of another scope.
     """
@@ -152,21 +152,21 @@ class Conversations:
             self._counter = open_token_counter()
         return self._counter
 
-    def load(self, session_id: str, *, as_of: AsOf | None = None) -> Context:
+    def load(self, conversation_id: str, *, as_of: AsOf | None = None) -> Context:
         """Return the conversation now or at an earlier point; an empty one where there is none. Writes nothing.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             as_of: An earlier time, or a position in the log.
 
         Example:
             memory.context.append("s1", "user", "Hello")
             memory.context.load("s1").recent_history
         """
-        conversation = self._conversation(session_id)
+        conversation = self._conversation(conversation_id)
         point = to_utc(as_of) if isinstance(as_of, datetime) else as_of
         origin, recovered = self._loaded.read((conversation, point), lambda: self._read(conversation, point))
-        return Context.from_loaded(session_id, conversation.scope, origin, recovered)
+        return Context.from_loaded(conversation_id, conversation.scope, origin, recovered)
 
     def _read(
         self, conversation: ConversationRecords, point: AsOf | None
@@ -198,7 +198,7 @@ class Conversations:
         if isinstance(added, Refused):
             return added
         turns = [replace(turn, id=self._new_id()) for turn in added]
-        drafts = self._turn_drafts(conversation, turns)
+        drafts = [*self._turn_drafts(conversation, turns)]
         if context.settings.extracting:
             drafts += self._new_fact_drafts(conversation, turns)
         drafts += conversation.fact_change_drafts(context.facts, origin.facts)
@@ -258,17 +258,17 @@ class Conversations:
             drafts += conversation.summary_drafts(0, [(summary, counted)])
         return self._journal.append(drafts)
 
-    def delete(self, session_id: str) -> Outcome:
+    def delete(self, conversation_id: str) -> Outcome:
         """Delete the turns, facts, summary and state of a conversation. History keeps them; ``journal.erase`` does not.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
 
         Example:
             memory.context.append("s1", "user", "Hello")
             memory.context.delete("s1")
         """
-        conversation, keeps_authors = self._conversation(session_id), self._journal.reach.unlimited
+        conversation, keeps_authors = self._conversation(conversation_id), self._journal.reach.unlimited
 
         def tombstones(reader: Reader) -> Sequence[Draft] | Refused:
             records = [
@@ -290,21 +290,21 @@ class Conversations:
         self._size_tracker.invalidate(conversation)
         return outcome
 
-    def list_sessions(self) -> list[str]:
+    def list_sessions(self) -> Sequence[str]:
         """Return the ids of the conversations in this scope, oldest first.
 
         Example:
             memory.context.list_sessions()
         """
         scope = self.scope
-        return [info.id for info in self.sessions() if info.scope == scope]
+        return [info.id for info in self.list() if info.scope == scope]
 
-    def sessions(self) -> list[ConversationInfo]:
+    def list(self) -> Sequence[ConversationInfo]:
         """Return the conversations of every scope within reach, oldest first.
 
         Example:
             memory.context.append("s1", "user", "Hello")
-            [info.id for info in memory.context.sessions()]
+            [info.id for info in memory.context.list()]
         """
         infos = [
             ConversationInfo(record.id, record.scope, record.created_at, record.recorded_at)
@@ -314,7 +314,7 @@ class Conversations:
 
     def append(
         self,
-        session_id: str,
+        conversation_id: str,
         role: Role,
         content: str,
         *,
@@ -331,7 +331,7 @@ class Conversations:
         ``key`` makes a repeated call return the outcome of the first. Past a limit, the conversation is compacted.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             role: Who speaks: ``user``, ``assistant``, ``system``, ``tool`` or ``developer``.
             content: What was said.
             speaker: The name of the speaker; default: the role.
@@ -349,11 +349,11 @@ class Conversations:
             "role": role, "content": content, "timestamp": timestamp, "token_count": token_count, "speaker": speaker,
             "tool_calls": list(tool_calls), "tool_call_id": tool_call_id,
         }  # fmt: skip
-        return self.extend(session_id, [{**(extra or {}), **entry}], key=key)
+        return self.extend(conversation_id, [{**(extra or {}), **entry}], key=key)
 
     def extend(
         self,
-        session_id: str,
+        conversation_id: str,
         turns: Iterable[Turn | Mapping[str, Any]],
         *,
         key: str | None = None,
@@ -362,7 +362,7 @@ class Conversations:
         """Add turns, and the facts they state, as one batch.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             turns: The turns, each with ``role`` and ``content``.
             key: A word of the caller's for this call; a repeated call adds nothing.
             origin: Where the record comes from, in one word.
@@ -370,12 +370,12 @@ class Conversations:
         Example:
             memory.context.extend("s1", [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}])
         """
-        conversation = self._conversation(session_id)
+        conversation = self._conversation(conversation_id)
         new_turns = [Turn.from_entry(turn, "" if key else self._new_id()) for turn in turns]
         if (refused := check_turns(new_turns)) is not None:
             return refused
         if key:  # a repeated call gives its turns the same ids
-            names = (f"{session_id}\0{key}\0{index}" for index in range(len(new_turns)))
+            names = (f"{conversation_id}\0{key}\0{index}" for index in range(len(new_turns)))
             digests = (hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in names)
             new_turns = [replace(turn, id=digest[:26]) for turn, digest in zip(new_turns, digests, strict=True)]
             if (first := self._find_repeated_outcome(conversation, new_turns)) is not None:
@@ -398,14 +398,14 @@ class Conversations:
         return Accepted(written)
 
     def add_fact(
-        self, session_id: str, text: str, *, turn: str = "", about: str = "", expires_at: datetime | None = None
+        self, conversation_id: str, text: str, *, turn: str = "", about: str = "", expires_at: datetime | None = None
     ) -> Outcome:
         """Add a fact unless the same text is known; ``about`` names a slot whose fact the new one replaces.
 
         From ``expires_at`` on, prompts leave the fact out. A known fact with a new expiry is confirmed with it.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             text: The fact, in one sentence.
             turn: The id of the turn that states it.
             about: The slot whose fact the new one replaces, such as ``release day``.
@@ -414,7 +414,7 @@ class Conversations:
         Example:
             memory.context.add_fact("s1", "The release is on Friday.", about="release day")
         """
-        conversation = self._conversation(session_id)
+        conversation = self._conversation(conversation_id)
         if not is_nonblank_text(text):
             return Refused("bad_fact", "A fact is a sentence.")
         fact = Fact(" ".join(text.split()), about, "told", turn=turn)
@@ -432,7 +432,7 @@ class Conversations:
 
     def task(
         self,
-        session_id: str,
+        conversation_id: str,
         id: str,
         description: str | None = None,
         *,
@@ -443,7 +443,7 @@ class Conversations:
         """Add a task or change one; fields that are not given stay as they are.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             id: The id of the task.
             description: What the task is about.
             status: How the task is, such as ``open`` or ``done``.
@@ -465,13 +465,13 @@ class Conversations:
                 state["active_tasks"].append(task)
             task.update({name: value for name, value in changes.items() if value is not None}, updated_at=now)
 
-        return self._change_state(session_id, change)
+        return self._change_state(conversation_id, change)
 
-    def tool_call(self, session_id: str, tool: str, *, failed: bool = False, count: int = 1) -> Outcome:
+    def tool_call(self, conversation_id: str, tool: str, *, failed: bool = False, count: int = 1) -> Outcome:
         """Count calls of a tool in ``tool_stats``, and failed ones as failures too.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             tool: The name of the tool.
             failed: Count the calls as failures too.
             count: How many calls to count.
@@ -487,13 +487,13 @@ class Conversations:
             _add_counts(stats, {"total_calls": count, "failures": count if failed else 0})
             _add_counts(stats.setdefault("by_tool", {}), {tool: count})
 
-        return self._change_state(session_id, change)
+        return self._change_state(conversation_id, change)
 
-    def usage(self, session_id: str, *, input: int = 0, output: int = 0) -> Outcome:
+    def usage(self, conversation_id: str, *, input: int = 0, output: int = 0) -> Outcome:
         """Add tokens that a model read and wrote to ``token_usage``.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             input: How many tokens the model read.
             output: How many tokens the model wrote.
 
@@ -504,13 +504,13 @@ class Conversations:
             return Refused("bad_usage", "Tokens are counted in whole numbers that are not negative.")
 
         added = {"total_input": input, "total_output": output, "by_session": input + output}
-        return self._change_state(session_id, lambda state: _add_counts(state["token_usage"], added))
+        return self._change_state(conversation_id, lambda state: _add_counts(state["token_usage"], added))
 
-    def environment(self, session_id: str, workspace: str | None = None, **snapshot: Any) -> Outcome:
+    def environment(self, conversation_id: str, workspace: str | None = None, **snapshot: Any) -> Outcome:
         """Record the workspace, and values of a system snapshot that add to the earlier ones.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             workspace: The folder that the conversation is about.
             **snapshot: Values of the system, such as ``branch``.
 
@@ -527,13 +527,13 @@ class Conversations:
             environment["system_snapshot"] = {**(environment.get("system_snapshot") or {}), **snapshot}
             environment["last_update"] = now
 
-        return self._change_state(session_id, change)
+        return self._change_state(conversation_id, change)
 
-    def configure(self, session_id: str, **changes: Any) -> Outcome:
+    def configure(self, conversation_id: str, **changes: Any) -> Outcome:
         """Change settings of a conversation, which are the fields of ``ConversationSettings``.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             **changes: Settings by name: ``max_tokens``, ``max_history``, … (the fields of ``ConversationSettings``).
 
         Example:
@@ -541,26 +541,26 @@ class Conversations:
             memory.context.configure("s1", tokens=50_000)
         """
         DEFAULT_SETTINGS.with_changes(changes)  # reject unknown names and invalid values before reading anything
-        return self._change_state(session_id, lambda _: None, changes)
+        return self._change_state(conversation_id, lambda _: None, changes)
 
-    def compact(self, session_id: str, *, keep: int | None = None) -> CompactionReport:
+    def compact(self, conversation_id: str, *, keep: int | None = None) -> CompactionReport:
         """Fold all but the newest ``keep`` turns, sort facts, delete duplicate ones and prune completed tasks.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             keep: How many of the newest turns stay; default: the setting.
 
         Example:
             memory.context.append("s1", "user", "We decided to use PostgreSQL.")
             memory.context.compact("s1", keep=0)
         """
-        return self._compact(self._conversation(session_id), by_hand=True, keep=keep)
+        return self._compact(self._conversation(conversation_id), by_hand=True, keep=keep)
 
-    def fork(self, session_id: str, new_id: str, *, at: str | AsOf | None = None) -> Outcome:
+    def fork(self, conversation_id: str, new_id: str, *, at: str | AsOf | None = None) -> Outcome:
         """Start a new conversation as a copy of this one, now or at a turn (by its id), a time or a position.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             new_id: The id of the new conversation.
             at: A turn, by its id, a time or a position; default: now.
 
@@ -568,13 +568,13 @@ class Conversations:
             memory.context.append("s1", "user", "Hello")
             memory.context.fork("s1", "s2")
         """
-        conversation = self._conversation(session_id)
+        conversation = self._conversation(conversation_id)
         fork = self._conversation(new_id)
         with self._journal.snapshot() as snapshot:
             if isinstance(at, str):
                 turn = snapshot.get(Key(conversation.scope, TURN, at))
                 if turn is None or conversation.turn_label not in turn.labels:
-                    return Refused("not_found", f"There is no turn {at!r:.80} in the conversation {session_id!r}.")
+                    return Refused("not_found", f"There is no turn {at!r:.80} in the conversation {conversation_id!r}.")
                 point: AsOf | None = turn.seq
             else:
                 point = to_utc(at) if isinstance(at, datetime) else at
@@ -590,12 +590,12 @@ class Conversations:
         return outcome
 
     def transcript(
-        self, session_id: str, *, as_of: AsOf | None = None, newest_first: bool = False, limit: int | None = None
+        self, conversation_id: str, *, as_of: AsOf | None = None, newest_first: bool = False, limit: int | None = None
     ) -> Iterator[Turn]:
         """Iterate over all turns in order, folded ones included.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             as_of: An earlier time, or a position in the log.
             newest_first: Begin with the newest turn.
             limit: How many turns to return at most.
@@ -604,110 +604,110 @@ class Conversations:
             memory.context.append("s1", "user", "Hello")
             [turn.content for turn in memory.context.transcript("s1")]
         """
-        conversation = self._conversation(session_id)
+        conversation = self._conversation(conversation_id)
         query = conversation.turn_query(as_of=as_of, newest_first=newest_first, limit=limit)
         for record in self._journal.read(query):
             yield parse_turn(record)
 
-    def facts(self, session_id: str) -> list[Fact]:
+    def facts(self, conversation_id: str) -> Sequence[Fact]:
         """Return all facts of a conversation, oldest first, each with its rule and the turn that stated it.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
 
         Example:
             memory.context.append("s1", "user", "We decided to use PostgreSQL.")
             [fact.text for fact in memory.context.facts("s1")]
         """
-        conversation = self._conversation(session_id)
+        conversation = self._conversation(conversation_id)
         return [parse_fact(record) for record in self._journal.read(conversation.fact_query())]
 
-    def find_facts(self, session_id: str, question: str, k: int = 10) -> list[Fact]:
+    def find_facts(self, conversation_id: str, query: str, k: int = 10) -> Sequence[Fact]:
         """Return the facts of a conversation that answer a question best, by words and by meaning.
 
         Args:
-            session_id: The id of the conversation.
-            question: The question, in plain words.
+            conversation_id: The id of the conversation.
+            query: The question, in plain words.
             k: How many to return at most.
 
         Example:
             memory.context.add_fact("s1", "The release is on Friday.")
             memory.context.find_facts("s1", "When is the release?", k=3)
         """
-        conversation = self._conversation(session_id)
+        conversation = self._conversation(conversation_id)
         result = self._recall()(
-            question, k, kinds=(FACT,), scopes=(conversation.scope,), labels=(conversation.fact_label,), min_relevance=0
+            query, k, kinds=(FACT,), scopes=(conversation.scope,), labels=(conversation.fact_label,), min_relevance=0
         )
         return [parse_fact(record) for record in result.records]
 
-    def versions(self, session_id: str) -> list[Record]:
+    def versions(self, conversation_id: str) -> Sequence[Record]:
         """Return the versions of state and summary, oldest first; ``load(…, as_of=record.seq)`` goes back to one.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
 
         Example:
             memory.context.append("s1", "user", "Hello")
             memory.context.versions("s1")
         """
-        conversation = self._conversation(session_id)
+        conversation = self._conversation(conversation_id)
         with self._journal.snapshot() as snapshot:
             records = [record for kind in (CONTEXT, SUMMARY) for record in snapshot.history(conversation.key(kind))]
         return sorted(records, key=lambda record: record.seq)
 
     def assemble(
         self,
-        session_id: str,
-        budget: int = 8_000,
+        conversation_id: str,
+        budget: int = 4_000,
         *,
-        question: str | None = None,
+        query: str | None = None,
         older: int = _DEFAULT_OLDER_TURNS,
         include: Iterable[MemorySource] = (),
     ) -> AssembledPrompt:
         """Build a prompt of at most ``budget`` tokens from summary, facts, relevant older turns and the newest turns.
 
-        Folded turns are recalled by ``question``, or else by the last turn. ``include`` adds what the vault, knowledge or
+        Folded turns are recalled by ``query``, or else by the last turn. ``include`` adds what the vault, knowledge or
         other conversations say about it, lasting facts first. Both forms, text and messages, fit the budget; the result
         names what did not fit.
 
         Args:
-            session_id: The id of the conversation.
+            conversation_id: The id of the conversation.
             budget: The most tokens that the result may take.
-            question: What to recall folded turns by; default: the last turn.
+            query: What to recall folded turns by; default: the last turn.
             older: How many folded turns to recall at most.
             include: Where else to look: ``vault``, ``knowledge``, ``conversations``.
 
         Example:
             memory.context.append("s1", "user", "We decided to use PostgreSQL.")
-            memory.context.assemble("s1", 2000, question="Which database?").text
+            memory.context.assemble("s1", 2000, query="Which database?").text
         """
         if type(budget) is not int or budget < 0:
             raise InvalidInput("A budget is a number of tokens that is not negative.")
-        context = self.load(session_id)
+        context = self.load(conversation_id)
         turns = context.turns
         if turns and has_orphan_results(turns):
-            turns = self._prepend_tool_call(self._conversation(session_id), turns)
-        if question is None:
-            question = next((turn.content for turn in reversed(turns) if turn.role != "tool"), "")
+            turns = [*self._prepend_tool_call(self._conversation(conversation_id), turns)]
+        if query is None:
+            query = next((turn.content for turn in reversed(turns) if turn.role != "tool"), "")
         older_turns: list[tuple[Turn, str]] = []
         left_out: list[tuple[Record, str]] = []
         now, fact_records = self._clock.now(), self._read_listed_facts(context)
         orders = list(find_unconfirmed_orders(self._journal, fact_records))
         expired = [record.key for record in fact_records if is_expired(record, now)]
-        if budget and context.folded and older and question.strip():
+        if budget and context.folded and older and query.strip():
             shown = {turn.id for turn in turns}
             result = self._recall()(
-                question,
+                query,
                 older + len(shown),
                 kinds=(TURN,),
                 scopes=(context.scope,),
-                session=session_id,
+                conversation=conversation_id,
                 min_relevance=0,
             ).without_orders()
             left_out += result.left_out
             for record in [record for record in result.records if record.id not in shown][:older]:
                 turn = parse_turn(record)
-                passage = replace(turn, content=extract_passage(turn.content, question))
+                passage = replace(turn, content=extract_passage(turn.content, query))
                 older_turns.append((passage, describe_freshness(record, now)))
         facts = [
             (record.text, _describe_origin(record, now))
@@ -715,8 +715,8 @@ class Conversations:
             if record.key not in (*expired, *orders)
         ]
         others: list[Record] = []
-        if budget and question.strip() and (sources := list(include)):
-            others, gone = recall_memories(self._recall(), question, sources, session_id)
+        if budget and query.strip() and (sources := list(include)):
+            others, gone = recall_memories(self._recall(), query, sources, conversation_id)
             left_out += gone
         memories = [(record, describe_freshness(record, now)) for record in others]
         age = self._describe_summary_age(context, now)
@@ -726,7 +726,7 @@ class Conversations:
         )
         return assemble_prompt(context, turns, recalled, budget=budget, counter=self.counter)
 
-    def _read_listed_facts(self, context: Context) -> list[Record]:
+    def _read_listed_facts(self, context: Context) -> Sequence[Record]:
         """Return the records of the facts that a context lists, in its order."""
         query = self._conversation(context.session_id).fact_query(newest_first=True, limit=context.settings.facts)
         by_id = {record.id: record for record in self._journal.read(query)} if context.origin.facts else {}
@@ -740,17 +740,17 @@ class Conversations:
         by = f" by {summary.author}" if summary is not None and summary.author else ""
         return "" if summary is None else f"written {describe_age(summary.moment, now)}{by}"
 
-    def _conversation(self, session_id: str) -> ConversationRecords:
+    def _conversation(self, conversation_id: str) -> ConversationRecords:
         """Check the id of a conversation and return its keys, queries and drafts."""
-        if session_id.__class__ is not str or not 0 < len(session_id) <= _MAX_ID_LENGTH:
+        if conversation_id.__class__ is not str or not 0 < len(conversation_id) <= _MAX_ID_LENGTH:
             raise InvalidInput(f"A conversation's id is text of 1 to {_MAX_ID_LENGTH} characters.")
-        if _UNUSABLE_CHARACTER.search(session_id):
+        if _UNUSABLE_CHARACTER.search(conversation_id):
             raise InvalidInput("A conversation's id holds a control character or half a character.")
-        return ConversationRecords(session_id, self.scope)
+        return ConversationRecords(conversation_id, self.scope)
 
     def _turn_drafts(
         self, conversation: ConversationRecords, turns: Sequence[Turn], origin: str = "chat"
-    ) -> list[Draft]:
+    ) -> Sequence[Draft]:
         """Draft turns, each with its id and its tokens: those the caller counted, or counted here."""
         is_owner, counter_name = self._journal.reach.unlimited, self.counter.name
         return [
@@ -775,7 +775,7 @@ class Conversations:
             return Refused("key_reused", "This idempotency key was used for something else; make a new one.")
         return Accepted(records, repeated=True)
 
-    def _prepend_tool_call(self, conversation: ConversationRecords, turns: Sequence[Turn]) -> list[Turn]:
+    def _prepend_tool_call(self, conversation: ConversationRecords, turns: Sequence[Turn]) -> Sequence[Turn]:
         """Add the folded turn whose tool calls the first results answer, if it is near enough."""
         first = self._journal.get(Key(conversation.scope, TURN, turns[0].id))
         if first is None:
@@ -789,7 +789,9 @@ class Conversations:
         extended = [*earlier, *turns]
         return list(turns) if has_orphan_results(extended) else extended
 
-    def _append_with_state(self, conversation: ConversationRecords, drafts: list[Draft], *, has_state: bool) -> Outcome:
+    def _append_with_state(
+        self, conversation: ConversationRecords, drafts: Sequence[Draft], *, has_state: bool
+    ) -> Outcome:
         """Append drafts, after a state record if the conversation has none; the outcome leaves that record out."""
         if not has_state:
             head = conversation.state_draft(default_state(), self._defaults, expected=0, origin="chat")
@@ -810,10 +812,10 @@ class Conversations:
             return True, self._defaults
 
     def _change_state(
-        self, session_id: str, change: Callable[[dict[str, Any]], None], settings: Mapping[str, Any] | None = None
+        self, conversation_id: str, change: Callable[[dict[str, Any]], None], settings: Mapping[str, Any] | None = None
     ) -> Outcome:
         """Change the state, and settings if given, in one conditional append."""
-        conversation = self._conversation(session_id)
+        conversation = self._conversation(conversation_id)
 
         def draft_change(reader: Reader) -> Sequence[Draft] | Refused:
             version, (state, current) = ConversationReader(reader, conversation).read_latest_valid(
@@ -848,7 +850,7 @@ class Conversations:
         finally:
             self._size_tracker.invalidate(conversation)
 
-    def _new_fact_drafts(self, conversation: ConversationRecords, turns: Sequence[Turn]) -> list[Draft]:
+    def _new_fact_drafts(self, conversation: ConversationRecords, turns: Sequence[Turn]) -> Sequence[Draft]:
         """Draft the facts that turns state, without those stored with the same text."""
         facts: dict[str, Fact] = {}
         stated_at: dict[str, datetime | None] = {}

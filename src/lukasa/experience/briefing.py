@@ -87,7 +87,7 @@ class RelevantMemories:
         """Return the whole record of one entry, or None."""
         return next((entry.record for entry in self.entries if entry.id == id), None)
 
-    def block(self, budget: int = 1_000, *, full: bool = False) -> PromptBlock:
+    def block(self, budget: int = 1_500, *, full: bool = False) -> PromptBlock:
         """Build a fenced prompt block of the lines, or of the full texts, within a budget of tokens."""
         return _render_block(self.entries, self.asked_at, self.left_out, budget, full=full)
 
@@ -109,7 +109,7 @@ class Briefing:
     def context(self) -> dict[str, Any]:
         return self.task["context"]  # type: ignore[no-any-return]  # ``build_briefing`` makes it a dict
 
-    def block(self, budget: int = 1_000, *, full: bool = False) -> PromptBlock:
+    def block(self, budget: int = 1_500, *, full: bool = False) -> PromptBlock:
         """Build a fenced prompt block of all entries, each with its age, within a budget of tokens."""
         entries = {entry.record.key: entry for entry in (*self.known, *self.avoid, *self.relevant, *self.skills)}
         return _render_block(entries.values(), self.asked_at, self.left_out, budget, full=full)

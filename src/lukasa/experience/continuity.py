@@ -85,7 +85,7 @@ class Continuity:
                 raise FormatError(f"{path} is larger than {_MAX_BYTES:,} bytes; it was left untouched.")
             before = path.read_bytes()
         name = agent or self._journal.author
-        unfinished = Episodes(self._journal, self._clock).unfinished()
+        unfinished = Episodes(self._journal, self._clock).list(unfinished=True)
         own = [episode for episode in unfinished if not name or episode.agent == name]
         running = own[-1] if own else None
         ledger = Ledgers(self._journal, self._clock).get(name) if name else None

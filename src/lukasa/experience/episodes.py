@@ -8,7 +8,7 @@ index it by day, agent, task, outcome and detail.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice
 from types import TracebackType
@@ -484,100 +484,44 @@ class Episodes:
         record = read_by_id(self._journal, EPISODE, id, scope)
         return None if record is None else Episode(record)
 
-    def since(self, moment: datetime, until: datetime | None = None, *, archived: bool = False) -> list[Episode]:
-        """Return the episodes that happened at or after a moment, the earliest first.
+    def list(
+        self, *, task_id: str | None = None, agent: str | None = None, outcome: str | None = None,
+        day: str | None = None, since: datetime | None = None, until: datetime | None = None,
+        unfinished: bool = False, archived: bool = False, limit: int | None = None,
+    ) -> Sequence[Episode]:  # fmt: skip
+        """List the episodes that match all filters, oldest first. With a limit, those that were written last.
 
         Args:
-            moment: The earliest time.
+            task_id: Only episodes of this task.
+            agent: Only episodes of this agent.
+            outcome: Only episodes with this outcome, such as ``failure``.
+            day: Only episodes of this day, such as ``2026-01-06``.
+            since: Only what happened at this time or later.
             until: Only what happened at this time or earlier.
+            unfinished: Only episodes that were not finished: still running, or left by an agent that died.
             archived: Return archived episodes too.
-
-        Example:
-            memory.episodes.since(datetime(2026, 1, 6, tzinfo=UTC))
-        """
-        moment, until = to_utc(moment), None if until is None else to_utc(until)
-        days = (until.date() - moment.date()).days + 1 if until is not None else _MAX_INDEXED_DAYS + 1
-        label_sets: list[tuple[str, ...]] = [()]
-        if days <= _MAX_INDEXED_DAYS:  # the label index by day reads the wanted episodes and no others
-            label_sets = [(f"day={moment.date() + timedelta(days=offset)}",) for offset in range(days)]
-        return self._read_episodes(archived, *label_sets, since=moment, until=until)
-
-    def on(self, day: str, *, archived: bool = False) -> list[Episode]:
-        """Return the episodes of one day, such as ``2026-01-06``.
-
-        Args:
-            day: The day, such as ``2026-01-06``.
-            archived: Return archived episodes too.
-
-        Example:
-            memory.episodes.on("2026-01-06")
-        """
-        return self._read_episodes(archived, (f"day={day}",))
-
-    def by_agent(self, agent: str, *, archived: bool = False) -> list[Episode]:
-        """Return the episodes of an agent, oldest first.
-
-        Args:
-            agent: The name of the agent.
-            archived: Return archived episodes too.
-
-        Example:
-            memory.episodes.by_agent("eng-001")
-        """
-        return self._read_episodes(archived, (f"agent={agent}",))
-
-    def by_outcome(self, outcome: str, *, archived: bool = False) -> list[Episode]:
-        """Return the episodes with an outcome, oldest first.
-
-        Args:
-            outcome: The outcome, such as ``failure``.
-            archived: Return archived episodes too.
-
-        Example:
-            memory.episodes.by_outcome("failure")
-        """
-        return self._read_episodes(archived, (f"outcome={outcome}",))
-
-    def by_task(self, task_id: str, *, archived: bool = False) -> list[Episode]:
-        """Return the episodes of a task, oldest first.
-
-        Args:
-            task_id: The id of the task.
-            archived: Return archived episodes too.
-
-        Example:
-            memory.episodes.by_task("task-7")
-        """
-        return self._read_episodes(archived, (f"task={task_id}",))
-
-    def unfinished(self) -> list[Episode]:
-        """Return the episodes that were started and not finished: still running, or left by an agent that died.
-
-        Example:
-            memory.episodes.start("Fix the login page")
-            memory.episodes.unfinished()
-        """
-        return self.by_outcome(RUNNING, archived=True)
-
-    def newest(self, limit: int = 20, *, archived: bool = False) -> list[Episode]:
-        """Return the episodes written last, newest first.
-
-        Args:
             limit: How many to return at most.
-            archived: Return archived episodes too.
 
         Example:
-            memory.episodes.record("Fix the login page")
-            memory.episodes.newest(5)
+            memory.episodes.record("Fix the login page", outcome="failure", agent="eng-001")
+            memory.episodes.list(agent="eng-001", outcome="failure", limit=5)
         """
-        found = (Episode(record) for record in self._journal.read(Query(kinds=(EPISODE,), newest_first=True)))
-        return list(islice((episode for episode in found if archived or episode.detail != ARCHIVED), max(limit, 0)))
-
-    def _read_episodes(self, archived: bool, *label_sets: tuple[str, ...], **times: Any) -> list[Episode]:
-        queries = (Query(kinds=(EPISODE,), labels=labels, **times) for labels in label_sets)
-        found = (Episode(record) for query in queries for record in self._journal.read(query))
-        chosen = (episode for episode in found if archived or episode.detail != ARCHIVED)
-        return sorted(chosen, key=lambda episode: (episode.timestamp, episode.record.seq))
+        filters = (("task", task_id), ("agent", agent), ("outcome", outcome), ("day", day))
+        labels = tuple(f"{name}={value}" for name, value in filters if value is not None)
+        labels += (f"outcome={RUNNING}",) if unfinished else ()
+        query = Query(
+            kinds=(EPISODE,),
+            since=None if since is None else to_utc(since),
+            until=None if until is None else to_utc(until),
+            newest_first=True,
+        )
+        label_sets = [labels] if labels else _label_days(query.since, query.until)
+        found = (Episode(record) for each in label_sets for record in self._journal.read(replace(query, labels=each)))
+        chosen: Iterable[Episode] = (episode for episode in found if archived or episode.detail != ARCHIVED)
+        if len(label_sets) > 1:  # read by day: not yet in the order of the log
+            chosen = sorted(chosen, key=lambda episode: -episode.record.seq)
+        newest = chosen if limit is None else islice(chosen, max(limit, 0))
+        return sorted(newest, key=lambda episode: (episode.timestamp, episode.record.seq))
 
     def prune(
         self, *, summarise_after: float = 7, archive_after: float = 30, dry_run: bool = False
@@ -650,6 +594,14 @@ class Episodes:
             return [self._journal.revise(restored._replace(labels=(*labels, RESTORED_LABEL)))]
 
         return change_by_id(self._journal, EPISODE, id, build_restored, scope=scope)
+
+
+def _label_days(since: datetime | None, until: datetime | None) -> Sequence[tuple[str, ...]]:
+    """Return the labels of the days of a short period, whose index reads its episodes and no others; else no labels."""
+    days = _MAX_INDEXED_DAYS + 1 if since is None or until is None else (until.date() - since.date()).days + 1
+    if since is None or days > _MAX_INDEXED_DAYS:
+        return [()]
+    return [(f"day={since.date() + timedelta(days=offset)}",) for offset in range(days)]
 
 
 def _draft_with_detail(record: Record, body: dict[str, Any], detail: str) -> Draft:

@@ -169,10 +169,10 @@ class TaskMetrics:
             days=tuple(_summarise_day(day, own) for day, own in by_day.items()),
         )  # fmt: skip
 
-    def _read_window(self, days: int) -> tuple[datetime, datetime, list[Episode]]:
+    def _read_window(self, days: int) -> tuple[datetime, datetime, Sequence[Episode]]:
         now = self._clock.now()
         since = (now - timedelta(days=max(1, days) - 1)).replace(hour=0, minute=0, second=0, microsecond=0)
-        return since, now, self._episodes.since(since, now, archived=True)
+        return since, now, self._episodes.list(since=since, until=now, archived=True)
 
     def _read_preferences(self, episodes: Sequence[Episode]) -> dict[tuple[str, str], float]:
         found = {}

@@ -223,7 +223,7 @@ class Forecasts:
         """
         return self._change_prediction(prediction_id, ("active", "recovering"), {"status": "expired"})
 
-    def expire_due(self) -> list[str]:
+    def expire_due(self) -> Sequence[str]:
         """Expire the active predictions that are past their due time and return their ids.
 
         Example:
@@ -250,7 +250,7 @@ class Forecasts:
         record = self._find_prediction(prediction_id)
         return None if record is None else record.body
 
-    def history(self, prediction_id: str) -> list[Mapping[str, Any]]:
+    def history(self, prediction_id: str) -> Sequence[Mapping[str, Any]]:
         """Return every version of a prediction, oldest first.
 
         Args:
@@ -263,7 +263,7 @@ class Forecasts:
         record = self._find_prediction(prediction_id)
         return [] if record is None else [version.body for version in self._journal.history(record.key)]
 
-    def find(self, status: PredictionStatus | None = None) -> list[Mapping[str, Any]]:
+    def list(self, status: PredictionStatus | None = None) -> Sequence[Mapping[str, Any]]:
         """Return the predictions, or those with a status, oldest first.
 
         Args:
@@ -271,7 +271,7 @@ class Forecasts:
 
         Example:
             memory.forecasts.predict("We ship on Friday", 0.7)
-            memory.forecasts.find("active")
+            memory.forecasts.list("active")
         """
         return [record.body for record in self._read_predictions(status)]
 
@@ -387,7 +387,7 @@ class Forecasts:
             self._journal.append(self._journal.revise(draft_from(record, body=body, labels=labels)))
         return "acknowledged" if body["acknowledged"] else "sent"
 
-    def receive(self) -> list[Mapping[str, Any]]:
+    def receive(self) -> Sequence[Mapping[str, Any]]:
         """Take the new signals of other agents and return them, each once.
 
         A signal is stored among the received ones in the same step that acknowledges it: no crash loses or doubles it.
@@ -410,7 +410,7 @@ class Forecasts:
         effect = Draft(RECEIVED, body=body, id=id, scope=self._home_scope, origin="network")
         return not network.acknowledge(self.agent_id, signal_id, sender, [effect]).repeated
 
-    def received(self) -> list[Mapping[str, Any]]:
+    def received(self) -> Sequence[Mapping[str, Any]]:
         """Return every signal that was received so far, oldest first.
 
         Example:
@@ -418,7 +418,7 @@ class Forecasts:
         """
         return [record.body for record in self._journal.read(Query(kinds=(RECEIVED,), scopes=self._own_scopes()))]
 
-    def signals(self) -> list[Mapping[str, Any]]:
+    def signals(self) -> Sequence[Mapping[str, Any]]:
         """Return the signals made so far, oldest first.
 
         Example:
@@ -658,7 +658,9 @@ class Forecasts:
             drafts.append(Draft(REASONING, body=body, id=market_id, scope=scope, origin="import"))
         return self._journal.append_if(lambda reader: [draft for draft in drafts if reader.get(draft.key) is None])
 
-    def _resolved_predictions(self, window: timedelta | None, category: str | None = None) -> list[ResolvedPrediction]:
+    def _resolved_predictions(
+        self, window: timedelta | None, category: str | None = None
+    ) -> Sequence[ResolvedPrediction]:
         """Return the resolved predictions of a window, in the order in which their outcomes became known."""
         now = self._clock.now()
         since = None if window is None or window > now - _BEGINNING else now - window

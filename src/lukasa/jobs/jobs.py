@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
@@ -205,14 +205,14 @@ class Jobs:
         """
         return self._queue().status()
 
-    def find(self, state: JobState | None = None) -> list[Job]:
+    def list(self, state: JobState | None = None) -> Sequence[Job]:
         """Return the jobs that the caller may see, oldest first; with ``state`` only those in that state.
 
         Args:
             state: Only jobs that are ``waiting``, ``running`` or ``failed``.
 
         Example:
-            memory.jobs.find("failed")
+            memory.jobs.list("failed")
         """
         if state is not None and state not in JOB_STATES:
             raise InvalidInput(f"{state!r:.60} is not a state of a job.", hint=f"Say one of {', '.join(JOB_STATES)}.")

@@ -1,4 +1,4 @@
-"""Filters on records that the indexes do not know: several authors or sessions, any or none of some labels, fields of the body.
+"""Filters on records that the indexes do not know: several authors or conversations, any or none of some labels, fields of the body.
 
 The indexes propose their best records; the filter keeps those that meet it. If few are left, the indexes are asked for more.
 """
@@ -28,7 +28,7 @@ class RecordFilter:
     """Conditions on a record; empty ones do not limit."""
 
     authors: Collection[str] = ()
-    sessions: Collection[str] = ()
+    conversations: Collection[str] = ()
     any_labels: Collection[str] = ()
     exclude: Collection[str] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
@@ -44,14 +44,14 @@ class RecordFilter:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.authors or self.sessions or self.any_labels or self.exclude or self.where)
+        return not (self.authors or self.conversations or self.any_labels or self.exclude or self.where)
 
     def accepts(self, record: Record) -> bool:
         """Return whether a record meets all conditions."""
         labels = set(record.labels)
         return (
             (not self.authors or record.author in self.authors)
-            and (not self.sessions or record.label("session") in self.sessions)
+            and (not self.conversations or record.label("session") in self.conversations)
             and (not self.any_labels or not labels.isdisjoint(self.any_labels))
             and labels.isdisjoint(self.exclude)
             and all(_meets(record.body, name, wanted) for name, wanted in self.where.items())

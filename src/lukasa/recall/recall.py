@@ -217,7 +217,7 @@ class RecallResult:
     that ages and expiries refer to.
     """
 
-    question: ParsedQuestion
+    query: ParsedQuestion
     hits: tuple[RecallHit, ...]
     dropped: Sequence[RecallHit] = ()
     unindexed: int = 0
@@ -322,13 +322,13 @@ class Recall:
 
     def __call__(
         self,
-        question: str,
+        query: str,
         k: int = 10,
         *,
         kinds: Iterable[str] = (),
         scopes: Iterable[str] = (),
         author: str | Iterable[str] | None = None,
-        session: str | Iterable[str] | None = None,
+        conversation: str | Iterable[str] | None = None,
         labels: Iterable[str] = (),
         any_labels: Iterable[str] = (),
         exclude: Iterable[str] = (),
@@ -349,12 +349,12 @@ class Recall:
         not answer by the deadline, ``note`` says so.
 
         Args:
-            question: The question, in plain words.
+            query: The question, in plain words.
             k: How many to return at most.
             kinds: Only records of these kinds, such as ``memory``, ``episode`` or ``turn``.
             scopes: Only these scopes; default: all that the caller may read.
             author: Only records of these authors.
-            session: Only turns of these conversations.
+            conversation: Only turns of these conversations.
             labels: The record has all of these labels, such as ``tag=ops``.
             any_labels: The record has at least one of these labels.
             exclude: The record has none of these labels.
@@ -378,19 +378,22 @@ class Recall:
         if min_relevance is not None and not 0.0 <= min_relevance <= 1.0:
             raise InvalidInput("min_relevance must be between 0 and 1.", hint="0 returns the best k, relevant or not.")
         ends = None if deadline is None else time.monotonic() + deadline
-        authors, sessions = one_or_more(author), one_or_more(session)
-        query = Query(
+        authors, conversations = one_or_more(author), one_or_more(conversation)
+        limits = Query(
             kinds=list_values("kinds", kinds),
             scopes=list_values("scopes", scopes),
             author=authors[0] if len(authors) == 1 else None,
-            labels=(*list_values("labels", labels), *(f"session={name}" for name in sessions if len(sessions) == 1)),
+            labels=(
+                *list_values("labels", labels),
+                *(f"session={name}" for name in conversations if len(conversations) == 1),
+            ),
             since=None if since is None else to_utc(since),
             until=None if until is None else to_utc(until),
             as_of=to_utc(as_of) if isinstance(as_of, datetime) else as_of,
         )
         record_filter = RecordFilter(
             authors if len(authors) > 1 else (),
-            sessions if len(sessions) > 1 else (),
+            conversations if len(conversations) > 1 else (),
             list_values("any_labels", any_labels),
             list_values("exclude", exclude),
             where or {},
@@ -403,34 +406,34 @@ class Recall:
             model, note = self.index.choose_embedder().name, self.index.outdated_note
         except (MissingExtra, StoreUnavailable) as error:
             note = self._without_vectors(error)
-        text, used = question[:MAX_QUESTION_LENGTH], model.partition("+")[0]
+        text, used = query[:MAX_QUESTION_LENGTH], model.partition("+")[0]
         if not text.strip():
             return RecallResult(parse_question(text), (), note="The question is empty.")
         with self._journal.snapshot() as reader:
             reader.shares_records = True  # a hit gets a copy
             try:
-                found = self._find_records(reader, text, model, query, record_filter, ends)
+                found = self._find_records(reader, text, model, limits, record_filter, ends)
             except EmbedderFailed as error:
                 note, used = self._without_vectors(error), ""
-                found = self._find_records(reader, text, "", query, record_filter)
+                found = self._find_records(reader, text, "", limits, record_filter)
             if unindexed and not self._journal.reach.unlimited:  # texts of other scopes do not count
                 unindexed = reader.count_without_vectors(model)
         if unindexed and self.index.write_failure:
             note = f"{note} Texts without a vector were found by words alone. {self.index.write_failure}".strip()
-        if len(question) > MAX_QUESTION_LENGTH:
+        if len(query) > MAX_QUESTION_LENGTH:
             note = f"{note} Only the first {MAX_QUESTION_LENGTH:,} characters of the question were read.".strip()
         if reader.damaged_vectors:
             self.index.remake(reader.damaged_vectors)
             with self._journal.snapshot() as reader:
                 reader.shares_records = True
-                found = self._find_records(reader, text, model, query, record_filter)
+                found = self._find_records(reader, text, model, limits, record_filter)
         if reader.damaged_vectors:  # the store cannot be written
             note = f"{note} {len(reader.damaged_vectors)} damaged vectors were left out.".strip()
         if reader.damaged:
             note = f"{note} {len(reader.damaged)} damaged records were left out; run `lukasa verify`.".strip()
         # Trust is read after the snapshot is closed: it needs the owner's reach and so a connection of another snapshot.
         source_trust = SourceTrust(self._journal, found.records, self._trust_provider)
-        now = query.as_of if isinstance(query.as_of, datetime) else self._clock.now()
+        now = limits.as_of if isinstance(limits.as_of, datetime) else self._clock.now()
         expired = (
             ()
             if include_expired

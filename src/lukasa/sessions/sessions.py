@@ -555,19 +555,19 @@ class Sessions:
         records, files = self._records_and_files(session_id, scope)
         return newest_checkpoint(files.find_newest_valid()[0], records.find_newest_valid())[0]
 
-    def find(self) -> list[SessionInfo]:
+    def list(self) -> Sequence[SessionInfo]:
         """Return the sessions that the caller may see, the one that was written last first.
 
         Example:
             memory.sessions.save_checkpoint({}, "demo")
-            [info.id for info in memory.sessions.find()]
+            [info.id for info in memory.sessions.list()]
         """
         return [
             SessionInfo(record.id, record.scope, *map(record.body.__getitem__, ("agent_id", "status", "number", "at")))
             for record in self._journal.read(Query(kinds=(SESSION,), newest_first=True))
         ]
 
-    def checkpoints(self, session_id: str, *, scope: str | None = None) -> list[CheckpointFileInfo]:
+    def checkpoints(self, session_id: str, *, scope: str | None = None) -> Sequence[CheckpointFileInfo]:
         """Return the checkpoint files of a session, newest first.
 
         Args:
@@ -580,7 +580,7 @@ class Sessions:
         """
         return self._records_and_files(session_id, scope)[1].list_checkpoints()
 
-    def verify(self, session_id: str, *, scope: str | None = None) -> list[CheckpointVerification]:
+    def verify(self, session_id: str, *, scope: str | None = None) -> Sequence[CheckpointVerification]:
         """Verify every checkpoint file of a session, newest first. Nothing is written.
 
         Args:
@@ -614,7 +614,7 @@ class Sessions:
             session.settle()
         return plan
 
-    def archive(self, session_id: str, *, scope: str | None = None) -> list[Mapping[str, Any]]:
+    def archive(self, session_id: str, *, scope: str | None = None) -> Sequence[Mapping[str, Any]]:
         """Return the items that pruning removed from a session's state, oldest first.
 
         Args:
@@ -626,7 +626,7 @@ class Sessions:
         """
         return self._record_bodies(session_id, scope, ARCHIVE)
 
-    def events(self, session_id: str, *, scope: str | None = None) -> list[Mapping[str, Any]]:
+    def events(self, session_id: str, *, scope: str | None = None) -> Sequence[Mapping[str, Any]]:
         """Return the events of a session, oldest first.
 
         Args:
@@ -639,7 +639,7 @@ class Sessions:
         """
         return self._record_bodies(session_id, scope, EVENT)
 
-    def incidents(self, session_id: str, *, scope: str | None = None) -> list[Mapping[str, Any]]:
+    def incidents(self, session_id: str, *, scope: str | None = None) -> Sequence[Mapping[str, Any]]:
         """Return the incidents of a session, damage and lost changes, oldest first.
 
         Args:
@@ -651,7 +651,7 @@ class Sessions:
         """
         return self._record_bodies(session_id, scope, INCIDENT)
 
-    def _record_bodies(self, session_id: str, scope: str | None, kind: str) -> list[Mapping[str, Any]]:
+    def _record_bodies(self, session_id: str, scope: str | None, kind: str) -> Sequence[Mapping[str, Any]]:
         records, _ = self._records_and_files(session_id, scope)
         return [record.body for record in records.read_records(kind)]
 
@@ -671,7 +671,7 @@ class Sessions:
         erased = self._journal.erase(records.key, reason=reason).files
         return len(erased) + len(files.remove())
 
-    def erase_files(self, *keys: Key, subject: str | None = None, exact: bool = False) -> list[str]:
+    def erase_files(self, *keys: Key, subject: str | None = None, exact: bool = False) -> Sequence[str]:
         """Delete the files of sessions, and every session folder and file that names a subject; return their names.
 
         ``journal.erase`` calls this. Only the owner of the store may do it.
@@ -688,7 +688,7 @@ class Sessions:
         files = self.find_files(*keys, subject=subject, exact=exact)
         return remove_files(self.blobs, files, dict.fromkeys(folders))
 
-    def find_files(self, *keys: Key, subject: str | None = None, exact: bool = False) -> list[str]:
+    def find_files(self, *keys: Key, subject: str | None = None, exact: bool = False) -> Sequence[str]:
         """Return the names of the files that ``erase_files`` would delete.
 
         Args:

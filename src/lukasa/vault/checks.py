@@ -140,14 +140,14 @@ def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Rea
         return Refused(
             "noise",
             f"This reads like a passing event (“{signal}”), which does not belong in the vault. Put it into the burst journal "
-            "instead: vault.journal(text), or `lukasa vault journal TEXT`. If it is meant to last, say what is always true.",
+            "instead: vault.add_tick(text), or `lukasa vault add-tick TEXT`. If it is meant to last, say what is always true.",
             {"signal": signal, "place": "journal"},
         )
     if proposal.tier == LOG:
         return Refused(
             "log_tier",
-            "The vault keeps no log tier. Put it into the burst journal instead: vault.journal(text), or "
-            "`lukasa vault journal TEXT`.",
+            "The vault keeps no log tier. Put it into the burst journal instead: vault.add_tick(text), or "
+            "`lukasa vault add-tick TEXT`.",
             {"place": "journal"},
         )
     if len(text) > settings.longest:

@@ -303,8 +303,7 @@ class Vault:
             return refused
         default = default_tier(self.rules, self._journal.reach)
         if not proposal.tier:
-            has_topic = proposal.topic_id is not None and not self.rules.agents_write_canon
-            proposal = replace(proposal, tier=REGISTER if has_topic else default)
+            proposal = replace(proposal, tier=default if proposal.topic_id is None else REGISTER)
         checked = check_proposal(proposal, self.rules, self._journal.reach)
         if is_new and proposal.tier == CANON != default and not isinstance(checked, Refused):
             return REFUSED_CANON
@@ -452,7 +451,7 @@ class Vault:
                 return Refused(
                     "expired",
                     f"Memory {record.id} expired at {record.body[EXPIRES_AT]}. Give the time until which it holds now "
-                    "(expires_at, --expires), or remember what holds instead.",
+                    "(expires_at, --expires-at), or remember what holds instead.",
                     {EXPIRES_AT: record.body[EXPIRES_AT]},
                 )
             body = confirmed_body(record, now, expires_at)
@@ -801,7 +800,7 @@ class Vault:
     def _default_scopes(self, scopes: Iterable[str] | None) -> tuple[str, ...]:
         return tuple(scopes) if scopes is not None else self.rules.scopes or ()
 
-    def journal(self, text: str, scope: str | None = None, *, author: str = "") -> Outcome:
+    def add_tick(self, text: str, scope: str | None = None, *, author: str = "") -> Outcome:
         """Put a passing event (tick, snapshot, check-in) into the burst journal, which is capped and expires after a day.
 
         Args:
@@ -810,7 +809,7 @@ class Vault:
             author: Who says so; default: the caller.
 
         Example:
-            memory.vault.journal("heartbeat ok")
+            memory.vault.add_tick("heartbeat ok")
         """
         scope = (self._journal.home_scope or SHARED) if scope is None else scope
         now = self._clock.now()
@@ -824,7 +823,7 @@ class Vault:
             limit: How many to return at most.
 
         Example:
-            memory.vault.journal("heartbeat ok")
+            memory.vault.add_tick("heartbeat ok")
             memory.vault.ticks(limit=5)
         """
         return placement.list_ticks(self._journal, self.rules, self._clock.now(), scope, limit)

@@ -33,7 +33,7 @@ def remembered(run):
 
 def test_a_memory_is_updated_and_its_history_read_by_its_id_alone(run, remembered):
     run("update", remembered, "Deploys run on Thursday, after the smoke tests.")
-    for words in (("history", remembered), ("vault", "history", remembered), ("history", "memory", remembered)):
+    for words in (("history", remembered), ("history", "memory", remembered)):
         assert run(*words).stdout.count("smoke tests.") == 2
     assert "Thursday" in run("show", remembered).stdout
 
@@ -51,7 +51,7 @@ def test_an_id_of_two_kinds_asks_for_the_kind(run, remembered, tmp_path):
         (("--agent", "", "log"), "Name the agent"),
         (("undo", "--author", ""), "Name an author"),
         (("context", "append", "s1", "Hello", "--role", "boss"), "user, assistant, system, tool, developer"),
-        (("episode", "add", "Ship it", "--outcome", "splendid"), "success, failure, partial"),
+        (("episode", "record", "Ship it", "--outcome", "splendid"), "success, failure, partial"),
         (("recall", "deploys", "--scope", "teem"), "shared"),
         (("log", "--scope", "teem"), "shared"),
         (("vault", "list", "--scope", "teem"), "shared"),
@@ -97,7 +97,7 @@ def test_the_version_names_schema_and_extras(run):
 
 
 def test_a_prediction_is_shown_with_all_its_fields(run):
-    run("forecast", "add", "Will the release ship by Friday?", "0.7", "--id", "p1")
+    run("forecast", "predict", "Will the release ship by Friday?", "0.7", "--id", "p1")
     assert "Will the release ship by Friday?" in run("forecast", "show", "p1").stdout
     run("forecast", "show", "p2", expect=5)
 

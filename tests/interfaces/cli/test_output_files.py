@@ -42,7 +42,7 @@ FOLDER_WRITERS = {
 """The commands that write files into a folder, and one of the files."""
 OTHERS = {
     ("allow", "folder"),
-    *(("audit", "path"), ("checkpoint save", "state"), ("context import", "source"), ("episode add", "file")),
+    *(("audit", "path"), ("checkpoint save", "state"), ("context import", "source"), ("episode record", "file")),
     *(("import", "file"), ("scan", "file"), ("skill add", "file"), ("skill check", "file"), ("trust import", "files")),
     *(("vault import", "file"), ("backup", "secret_file"), ("restore", "secret_file"), ("restore", "source")),
     *(("copy", "source"), ("copy", "destination"), ("handoff create", "artifact")),

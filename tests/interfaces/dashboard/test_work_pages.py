@@ -298,7 +298,7 @@ def test_a_job_is_dropped(sign_in: SignIn) -> None:
     row = page.get_by_role("row", name=re.compile(r"experience\.prune"))
     row.get_by_role("button", name="Drop").click()
     expect(row).to_have_count(0)
-    assert [job.name for job in visitor.server.memory.jobs.find()] == ["experience.consolidate"]
+    assert [job.name for job in visitor.server.memory.jobs.list()] == ["experience.consolidate"]
 
 
 def test_an_empty_store_says_what_to_do(sign_in: SignIn, tmp_path: Path) -> None:

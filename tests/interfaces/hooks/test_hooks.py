@@ -52,7 +52,7 @@ def test_session_end_stores_turns_episode_and_ledger_without_secrets(project):
         if not project.store.exists():
             return []
         with project.open() as memory:
-            return [episode for episode in memory.episodes.by_task("s1") if not episode.running]
+            return [episode for episode in memory.episodes.list(task_id="s1") if not episode.running]
 
     (episode,) = project.wait_for(ended_episodes)
     with project.open() as memory:
@@ -85,7 +85,7 @@ def test_a_queued_event_is_processed_once_by_the_next_daemon(project):
     project.run_hook("session-end", transcript_path=path)
     assert project.wait_for(lambda: not project.queued_events())
     with project.open() as memory:
-        assert len(memory.episodes.by_task("s1")) == 1
+        assert len(memory.episodes.list(task_id="s1")) == 1
         assert len(list(memory.context.transcript("s1"))) == 4
 
 

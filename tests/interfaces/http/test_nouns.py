@@ -275,13 +275,13 @@ def test_a_failed_job_is_retried(owner: TestClient, stores: CallerStores, monkey
 def test_the_journal_undoes_quarantines_erases_and_verifies(connect: Connect) -> None:
     ada, owner = connect("ada"), connect("")
     id = post(ada, "memories", text="We deploy on Tuesdays.")["id"]
-    assert post(ada, "journal/quarantines", 403, agent="ada")["code"] == "not_allowed"
-    post(owner, "journal/quarantines", agent="ada", reason="a test")
+    assert post(ada, "journal/quarantines", 403, author="ada")["code"] == "not_allowed"
+    post(owner, "journal/quarantines", author="ada", reason="a test")
     assert get(owner, "journal/quarantines")["quarantines"][0]["author"] == "ada"
     assert get(ada, f"memories/{id}", 404)
     assert owner.delete("/v1/journal/quarantines/ada").status_code == 200
     assert get(ada, f"memories/{id}")["text"] == "We deploy on Tuesdays."
-    assert post(owner, "journal/undo", 200, agent="ada")["reverted"]
+    assert post(owner, "journal/undo", 200, author="ada")["reverted"]
     key = {"scope": "shared", "kind": "memory", "id": id}
     assert post(owner, "journal/erasures", 200, keys=[key], dry_run=True)["would_erase"] == [key]
     assert post(ada, "journal/erasures", 403, keys=[key])["code"] == "not_allowed"

@@ -51,7 +51,7 @@ def test_reading_the_scope_of_another_agent_is_refused(server, server_for):
 
 
 def test_reading_a_session_or_a_skill_gives_fenced_text(server):
-    server.call("context_append", session="user:agent:1", content="Hello there")
+    server.call("context_append", conversation_id="user:agent:1", content="Hello there")
     with lukasa.open(server.store) as memory:
         memory.skills.add("# Deploy\n\n## Steps\n1. Build\n2. Push\n\n## Exit criteria\n- It runs\n", id="deploy")
     assert "│ Hello there" in read(server, "lukasa://session/user%3Aagent%3A1").text

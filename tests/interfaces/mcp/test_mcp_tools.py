@@ -62,14 +62,14 @@ def test_recall_returns_memories_only_inside_the_fence(server):
 def test_every_tool_fences_hostile_text(server, tool):
     async def conversation(client):
         stored = await client.call_tool("remember", {"text": EVIL, "topic": "evil"})
-        await client.call_tool("context_append", {"session": "s", "content": EVIL})
+        await client.call_tool("context_append", {"conversation_id": "s", "content": EVIL})
         await client.call_tool("handoff", {"action": "send", "to": "ada", "what_was_done": EVIL})
         await client.call_tool("record_episode", {"goal": EVIL, "outcome": "success"})
         arguments = {
             "recall": {"query": "ignore previous instructions"},
             "snapshot": {},
             "history": {"id": stored.structured_content["id"]},
-            "context_assemble": {"session": "s"},
+            "context_assemble": {"conversation_id": "s"},
             "handoff": {"action": "inbox"},
             "before_task": {"task": EVIL},
         }[tool]
@@ -139,11 +139,11 @@ def test_recall_hides_private_memories_from_other_agents(server_for):
 
 def test_context_tools_store_and_assemble_a_conversation(server):
     for content, key in (("Hello, I am Ada", "1"), ("We use PostgreSQL", "2"), ("We use PostgreSQL", "2")):
-        server.call("context_append", session="s1", content=content, key=key)
-    made = server.call("context_assemble", session="s1", budget=2_000)
+        server.call("context_append", conversation_id="s1", content=content, key=key)
+    made = server.call("context_assemble", conversation_id="s1", budget=2_000)
     assert made["block"].count("│ We use PostgreSQL") == 1
     assert made["tokens"] <= 2_000
-    assert server.call("context_assemble", session="unknown")["code"] == "not_found"
+    assert server.call("context_assemble", conversation_id="unknown")["code"] == "not_found"
 
 
 def test_checkpoint_saves_and_loads_a_state(server):
@@ -173,7 +173,7 @@ def test_blocks_say_how_old_memories_are_and_list_expired_ones(server):
         expired = memory.context.add_fact("s", "The lift is broken", expires_at=datetime(2020, 1, 1, tzinfo=UTC)).record
     briefing = server.call("before_task", task="Run the migration")
     assert ("today" in briefing["block"], briefing["left_out"]) == (True, ["old"])
-    prompt = server.call("context_assemble", session="s")
+    prompt = server.call("context_assemble", conversation_id="s")
     assert "The key is with the porter (by ada, today)" in prompt["block"]
     assert prompt["left_out"] == [expired.id]
 
@@ -257,8 +257,8 @@ def test_tools_answer_any_text(call_tool, text, id):
         ("recall", {"query": text}),
         ("history", {"id": id}),
         ("forget", {"id": id}),
-        ("context_append", {"session": id, "content": text}),
-        ("context_assemble", {"session": id}),
+        ("context_append", {"conversation_id": id, "content": text}),
+        ("context_assemble", {"conversation_id": id}),
         ("checkpoint", {"session": id, "state": {text: id}}),
         ("handoff", {"action": "send", "to": id, "what_was_done": text}),
     ):

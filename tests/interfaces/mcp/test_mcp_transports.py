@@ -121,7 +121,9 @@ def test_serve_ignores_discovery_that_is_followed_by_initialize(process):
 def test_serve_answers_all_concurrent_calls(process):
     process.send(HELLO, {"jsonrpc": "2.0", "method": "notifications/initialized"})
     process.receive()
-    process.send(*(build_call(id, "context_append", session="s", content=word) for id, word in enumerate(WORDS, 2)))
+    process.send(
+        *(build_call(id, "context_append", conversation_id="s", content=word) for id, word in enumerate(WORDS, 2))
+    )
     answers = [process.receive() for _ in WORDS]
     assert sorted(answer["id"] for answer in answers) == list(range(2, 2 + len(WORDS)))
     assert all(answer["result"]["structuredContent"]["outcome"] == "done" for answer in answers)

@@ -67,7 +67,7 @@ def list_(
     sessions = call.existing_memory.sessions
     if session is None:
         columns = "session=id, scope, agent=agent_id, status, checkpoint=number, since=at"
-        call.show(sessions.find(), columns=columns, limit=_MAX_ROWS, empty="There are no sessions.")
+        call.show(sessions.list(), columns=columns, limit=_MAX_ROWS, empty="There are no sessions.")
         return
     size: render.Column = ("size", lambda entry: format_size(entry.size))
     form: render.Column = ("form", lambda entry: "gzip" if entry.compressed else "plain")
@@ -177,7 +177,7 @@ def recover(call: Call, session: SessionArgument) -> None:
     Example: lukasa recover demo
     """
     sessions = call.memory.sessions
-    known = sessions.state(session) is not None or any(info.id == session for info in sessions.find())
+    known = sessions.state(session) is not None or any(info.id == session for info in sessions.list())
     _require_session(known or sessions.verify(session), session)
     report = sessions.recover(session)
     changes = format_count(report.replayed, "change")

@@ -33,7 +33,7 @@ from lukasa.interfaces.serialise import to_json
 if TYPE_CHECKING:
     from lukasa.context import CompactionReport, Context
 
-SessionArgument = Annotated[str, argument("SESSION", "The id of the conversation.")]
+ConversationArgument = Annotated[str, argument("CONVERSATION", "The id of the conversation.")]
 
 app = CommandApp(
     "context",
@@ -48,15 +48,15 @@ def list_(call: Call) -> None:
 
     Example: lukasa context list
     """
-    found = call.memory.context.sessions()
-    columns = "session=id, scope, created=created_at"
-    call.show(found, columns=columns, wrap="session", empty="There are no conversations.")
+    found = call.memory.context.list()
+    columns = "conversation=id, scope, created=created_at"
+    call.show(found, columns=columns, wrap="conversation", empty="There are no conversations.")
 
 
 @app.command()
 def show(
     call: Call,
-    session: SessionArgument,
+    conversation: ConversationArgument,
     everything: Annotated[bool, flag("--all", "Show every turn, also those already summarised.")] = False,
     as_of: Annotated[str | None, option("TIME", "As the conversation was at this time.")] = None,
 ) -> None:
@@ -65,14 +65,14 @@ def show(
     Example: lukasa context show s1 --all
     """
     moment = parse_time(as_of)
-    found = _load_conversation(call, session, moment)
-    turns = call.memory.context.transcript(session, as_of=moment) if everything else found.turns
+    found = _load_conversation(call, conversation, moment)
+    turns = call.memory.context.transcript(conversation, as_of=moment) if everything else found.turns
     for note in found.recovered:
         call.warn(note)
     open_tasks = [task for task in found.active_tasks if str(task.get("status", "")).lower() != "completed"]
     tools, usage = found.tool_stats, found.token_usage
     fields = {
-        "session": f"{found.session_id} in {found.scope}",
+        "conversation": f"{found.session_id} in {found.scope}",
         "turns": f"{len(found.recent_history):,} recent ({found.tokens:,} tokens), {found.folded:,} summarised",
         "summary": found.long_term_summary,
         "facts": "\n".join(found.facts),
@@ -89,12 +89,12 @@ def show(
 @app.command()
 def append(
     call: Call,
-    session: SessionArgument,
+    conversation: ConversationArgument,
     content: Annotated[str, argument("TEXT", "What was said; - reads stdin.")],
     role: Annotated[str, choice("ROLE", "Who speaks: user, assistant, tool or system.", ROLES)] = "user",
     speaker: Annotated[str, option("NAME", "The name of the speaker.")] = "",
-    time: Annotated[str | None, option("TIME", "When it was said; default: now.")] = None,
-    tokens: Annotated[int | None, option("N", "Its tokens; default: counted.", min=0)] = None,
+    timestamp: Annotated[str | None, option("TIME", "When it was said; default: now.")] = None,
+    token_count: Annotated[int | None, option("N", "Its tokens; default: counted.", min=0)] = None,
     key: Annotated[str | None, option("KEY", "Idempotency key: repeated with the same key, it is added once.")] = None,
 ) -> None:
     """Add a turn to a conversation. A new id starts a new conversation.
@@ -102,17 +102,17 @@ def append(
     Example: lukasa context append s1 --role user "We decided to use PostgreSQL."
     """
     text = read_text("-") if content == "-" else content
-    require_utf8(session, role, speaker)
+    require_utf8(conversation, role, speaker)
     known_role = require_choice(role, ROLES, "a role; --speaker takes a name")
-    details: Any = {"speaker": speaker, "timestamp": parse_time(time), "token_count": tokens, "key": key}
-    turn = call.memory.context.append(session, known_role, text, **details).unwrap_all()[0]
+    details: Any = {"speaker": speaker, "timestamp": parse_time(timestamp), "token_count": token_count, "key": key}
+    turn = call.memory.context.append(conversation, known_role, text, **details).unwrap_all()[0]
     call.show(turn, f"Stored turn {turn.id} ({format_count(turn.body['tokens'], 'token')}).")
 
 
 @app.command()
 def compact(
     call: Call,
-    session: SessionArgument,
+    conversation: ConversationArgument,
     keep: Annotated[int | None, option("N", "Keep this many newest turns; default: as configured.", min=0)] = None,
 ) -> None:
     """Summarise the older turns of a conversation now. The turns stay in the transcript.
@@ -120,8 +120,8 @@ def compact(
     Example: lukasa context compact s1 --keep 10
     """
     memory = call.memory
-    _load_conversation(call, session)
-    report = memory.context.compact(session, keep=keep)
+    _load_conversation(call, conversation)
+    report = memory.context.compact(conversation, keep=keep)
     call.show(report, _compaction_sentence(report))
 
 
@@ -144,9 +144,9 @@ def _compaction_sentence(report: CompactionReport) -> str:
 @app.command()
 def assemble(
     call: Call,
-    session: SessionArgument,
-    budget: Annotated[int, option("TOKENS", "Maximum number of tokens.", min=0)] = 8_000,
-    question: Annotated[str | None, option("QUERY", "Add older turns that answer this question.")] = None,
+    conversation: ConversationArgument,
+    budget: Annotated[int, option("TOKENS", "Maximum number of tokens.", min=0)] = 4_000,
+    query: Annotated[str | None, option("QUERY", "Add older turns that answer this question.")] = None,
     messages: Annotated[bool, flag("--messages", "Print chat messages as JSON instead of text.")] = False,
     include: IncludeOption = None,
 ) -> None:
@@ -155,9 +155,9 @@ def assemble(
     Example: lukasa context assemble s1 --budget 2000 --include vault
     """
     memory = call.memory
-    _load_conversation(call, session)
+    _load_conversation(call, conversation)
     sources: Any = include or ()
-    prompt = memory.context.assemble(session, budget, question=question, include=sources)
+    prompt = memory.context.assemble(conversation, budget, query=query, include=sources)
     if messages and not call.json:
         render.print_json(list(prompt.messages))
         return
@@ -172,7 +172,7 @@ def assemble(
 @app.command()
 def fork(
     call: Call,
-    session: SessionArgument,
+    conversation: ConversationArgument,
     new: Annotated[str, argument("NEW", "The id of the new conversation.")],
     at: Annotated[str | None, option("TURN|TIME", "Copy up to this turn or time; default: now.")] = None,
 ) -> None:
@@ -184,16 +184,16 @@ def fork(
         point: Any = parse_time(at)
     except InvalidInput:
         point = at  # the id of a turn
-    call.memory.context.fork(session, new, at=point).unwrap_all()
+    call.memory.context.fork(conversation, new, at=point).unwrap_all()
     found = call.memory.context.load(new)
     total = found.folded + len(found.recent_history)
-    call.show(found, f"Forked {session} to {new} with {format_count(total, 'turn')}.")
+    call.show(found, f"Forked {conversation} to {new} with {format_count(total, 'turn')}.")
 
 
 @app.command()
 def configure(
     call: Call,
-    session: SessionArgument,
+    conversation: ConversationArgument,
     entries: Annotated[int | None, option("N", "Compact when there are more turns than this.")] = None,
     keep: Annotated[int | None, option("N", "Turns to keep when compacting.")] = None,
     tokens: Annotated[int | None, option("N", "Compact when there are more tokens than this.")] = None,
@@ -211,15 +211,15 @@ def configure(
     given |= {"facts": facts, "finished_hours": finished_hours, "automatic": automatic, "extracting": extracting}
     changes = {name: value for name, value in given.items() if value is not None}
     if changes:
-        call.memory.context.configure(session, **changes).unwrap_all()
-    settings = to_json(call.memory.context.load(session).settings)
+        call.memory.context.configure(conversation, **changes).unwrap_all()
+    settings = to_json(call.memory.context.load(conversation).settings)
     call.show(settings, fields={name.replace("_", " "): value for name, value in settings.items()})
 
 
 @app.command(hidden=True)
 def export(
     call: Call,
-    session: SessionArgument,
+    conversation: ConversationArgument,
     target: Annotated[Path, argument("FILE|DIR", "The file to write, or a folder for a file named like the id.")],
     everything: Annotated[bool, flag("--all", "Include the turns that were summarised.")] = False,
     force: ForceOption = False,
@@ -231,16 +231,18 @@ def export(
     from lukasa.transfer.layouts.context_json import export_conversation
 
     memory = call.memory
-    _load_conversation(call, session)
-    path = export_conversation(memory.context, session, target, include_all_turns=everything, replace=force)
-    call.show({"session_id": session, "path": str(path)}, f"Wrote {session} to {path}.")
+    _load_conversation(call, conversation)
+    path = export_conversation(memory.context, conversation, target, include_all_turns=everything, replace=force)
+    call.show({"session_id": conversation, "path": str(path)}, f"Wrote {conversation} to {path}.")
 
 
 @app.command(hidden=True)
 def import_(
     call: Call,
     source: Annotated[Path, argument("FILE", "A file that `context export` wrote.", exists=True, dir_okay=False)],
-    session: Annotated[str, option("SESSION", "Import under this id; default: the id in the file.", "--as")] = "",
+    conversation: Annotated[
+        str, option("CONVERSATION", "Import under this id; default: the id in the file.", "--as")
+    ] = "",
 ) -> None:
     """Add the conversation in a JSON file as a new one; `lukasa import --format context` reads a folder of them.
 
@@ -248,7 +250,7 @@ def import_(
     """
     from lukasa.transfer.layouts.context_json import import_conversation
 
-    outcome = import_conversation(call.memory.context, source, session)
+    outcome = import_conversation(call.memory.context, source, conversation)
     accepted = outcome or outcome.unwrap("Delete that conversation, or import this one under another id with --as.")
     id = next(record.id for record in accepted.records if record.kind == "context")
     found = call.memory.context.load(id)
@@ -257,23 +259,27 @@ def import_(
 
 
 @app.command()
-def delete(call: Call, session: SessionArgument) -> None:
+def delete(call: Call, conversation: ConversationArgument) -> None:
     """Delete a conversation with its turns, facts and summary.
 
     `lukasa undo` brings it back; `lukasa erase` removes it for good.
 
     Example: lukasa context delete s1
     """
-    count = len(call.memory.context.delete(session).unwrap_all())
-    call.show({"session_id": session, "records": count}, f"Deleted {session}: {format_count(count, 'record')}.")
+    count = len(call.memory.context.delete(conversation).unwrap_all())
+    call.show(
+        {"session_id": conversation, "records": count}, f"Deleted {conversation}: {format_count(count, 'record')}."
+    )
 
 
-def _load_conversation(call: Call, session: str, as_of: datetime | None = None) -> Context:
+def _load_conversation(call: Call, conversation: str, as_of: datetime | None = None) -> Context:
     """Load a conversation, and refuse one that was never begun instead of showing an empty one."""
-    found = call.memory.context.load(session, as_of=as_of)
+    found = call.memory.context.load(conversation, as_of=as_of)
     origin, place = found.origin, f"in the scope {call.memory.context.scope!r}."
     if not (origin.state_version or origin.turns or origin.summary_version or found.recovered):
         if as_of is not None:
-            raise not_found(f"There was no conversation {session!r} at that time {place}")
-        raise not_found(f"There is no conversation {session!r} {place}", "`lukasa context list` shows all of them.")
+            raise not_found(f"There was no conversation {conversation!r} at that time {place}")
+        raise not_found(
+            f"There is no conversation {conversation!r} {place}", "`lukasa context list` shows all of them."
+        )
     return found

@@ -31,7 +31,7 @@ EpisodeIdArgument = Annotated[str, argument("ID", "The id, such as ep-2026-01-06
 
 
 @app.command()
-def add(
+def record(
     call: Call,
     goal: Annotated[str | None, argument("GOAL", "The goal of the task.")] = None,
     file: Annotated[str | None, option("FILE|-", "A JSON file with one or many episodes; - reads stdin.")] = None,
@@ -48,7 +48,7 @@ def add(
 
     With --file, stores the episodes of a JSON file: one object or a list.
 
-    Example: lukasa episode add "Implement POST /api/todos" --step read_file --step write_file --by eng-001
+    Example: lukasa episode record "Implement POST /api/todos" --step read_file --step write_file --by eng-001
     """
     from lukasa.experience import Episode
 
@@ -95,32 +95,16 @@ def list_(
     outcome: Annotated[str | None, choice("WORD", "Only episodes with this outcome.", EPISODE_OUTCOMES)] = None,
     unfinished: Annotated[bool, flag("--unfinished", "Only episodes that are not finished.")] = False,
     archived: Annotated[bool, flag("--archived", "Include archived episodes.")] = False,
-    limit: Annotated[int, option("N", "Maximum number of episodes, the newest.", min=1)] = 20,
+    limit: Annotated[int, option("N", "Maximum number of episodes, those written last.", min=1)] = 20,
 ) -> None:
     """List episodes, the newest last.
 
     Example: lukasa episode list --outcome failure
     """
-    start = parse_time(since)
-    episodes = call.memory.episodes
-    reads: dict[Any, Any] = {episodes.on: day, episodes.by_agent: agent, episodes.by_outcome: outcome}
-    narrowest = next(((read, value) for read, value in reads.items() if value is not None), (episodes.since, start))
-    if unfinished:
-        found = episodes.unfinished()
-    elif narrowest[1] is not None:
-        found = narrowest[0](narrowest[1], archived=archived)
-    else:
-        newest = episodes.newest(limit, archived=archived)
-        found = sorted(newest, key=lambda episode: (episode.timestamp, episode.record.seq))
-    wanted = {"agent": agent, "outcome": outcome, "day": day}
-    chosen = [
-        episode
-        for episode in found
-        if (start is None or episode.timestamp >= start)
-        and all(value in (None, getattr(episode, name)) for name, value in wanted.items())
-    ]
+    filters: dict[str, Any] = {"since": parse_time(since), "day": day, "agent": agent, "outcome": outcome}
+    found = call.memory.episodes.list(**filters, unfinished=unfinished, archived=archived, limit=limit)
     columns = "id, began=timestamp, agent, outcome, detail, goal"
-    call.show(chosen[-limit:], columns=columns, truncate="goal", empty="No episodes.")
+    call.show(found, columns=columns, truncate="goal", empty="No episodes.")
 
 
 @app.command()

@@ -91,7 +91,8 @@ def before_task(
     """
     task: dict[str, Any] = {"goal": goal} | ({"type": kind} if kind else {})
     sources: Any = include or ()
-    briefing = call.memory.before_task(task, include=sources)
+    options = {} if budget is None else {"budget": budget}
+    briefing = call.memory.before_task(task, include=sources, **options)
     if budget is not None and not call.json:
         typer.echo(briefing.block(budget, full=full).text)
         return

@@ -40,7 +40,7 @@ app = CommandApp(
 
 
 @app.command()
-def add(
+def predict(
     call: Call,
     question: Annotated[str, argument("QUESTION", "What is predicted.")],
     probability: Annotated[float, argument("P", "Its probability, from 0 to 1.")],
@@ -54,7 +54,7 @@ def add(
 ) -> None:
     """Store a prediction with its probability.
 
-    Example: lukasa forecast add "Will the release ship by Friday?" 0.7 --category releases
+    Example: lukasa forecast predict "Will the release ship by Friday?" 0.7 --category releases
     """
     details: dict[str, Any] = {"prediction_id": id, "market_id": market, "category": category, "due": parse_time(due)}
     details |= {"confidence_level": level, "confidence_interval": interval, "calibrated": calibrated}
@@ -118,7 +118,7 @@ def list_(
 
     Example: lukasa forecast list --status active
     """
-    found = call.existing_memory.forecasts.find(require_choice(status, PREDICTION_STATUSES, "a status"))
+    found = call.existing_memory.forecasts.list(require_choice(status, PREDICTION_STATUSES, "a status"))
     hidden = len(found) - _MAX_ROWS
     call.show(
         found,

@@ -82,7 +82,7 @@ def jobs(
         raise not_found(f"No job {retry[:60]} has failed.")
     if drop is not None and not memory.jobs.drop(drop):
         raise not_found(f"No job {drop[:60]} is waiting or has failed.")
-    status, found = memory.jobs.status(), memory.jobs.find(wanted)
+    status, found = memory.jobs.status(), memory.jobs.list(wanted)
     call.show(
         {**asdict(status), "jobs": found},
         columns="id, job=name, scope, state, attempts, due, error",

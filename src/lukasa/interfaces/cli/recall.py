@@ -43,12 +43,12 @@ _CONDITION = re.compile(r"(?P<field>[^=!<>]+)(?P<sign>!=|<=|>=|=|<|>)(?P<value>.
 
 def recall(
     call: Call,
-    question: Annotated[str, argument("QUERY", "A question, or key words.")],
+    query: Annotated[str, argument("QUERY", "A question, or key words.")],
     k: Annotated[int, option("N", "Maximum number of records.", "-k", min=0)] = 10,
     kind: KindsOption = None,
     scope: ScopesOption = None,
     author: Annotated[list[str] | None, option("NAME", "Only what this author wrote (repeatable).")] = None,
-    session: Annotated[list[str] | None, option("ID", "Only this conversation (repeatable).")] = None,
+    conversation: Annotated[list[str] | None, option("ID", "Only this conversation (repeatable).")] = None,
     label: LabelsOption = None,
     any_label: Annotated[list[str] | None, option("LABEL", "Only with one of these labels (repeatable).")] = None,
     exclude: Annotated[list[str] | None, option("LABEL", "Only without this label (repeatable).")] = None,
@@ -72,18 +72,18 @@ def recall(
 
     Example: lukasa recall "when do we deploy?" -k 5
     """
-    require_utf8(question)
+    require_utf8(query)
     require_scopes(call.memory.journal, *(scope or ()))
     filters: dict[str, Any] = {"kinds": kind or (), "scopes": scope or (), "author": author, "labels": label or ()}
     filters |= {"any_labels": any_label or (), "exclude": exclude or (), "where": _parse_conditions(where or ())}
     times: Any = {"since": parse_time(since), "until": parse_time(until), "as_of": parse_time(as_of)}
     options: Any = {
-        "session": session,
+        "conversation": conversation,
         "include_expired": include_expired,
         "deadline": deadline,
         "min_relevance": min_relevance,
     }
-    result = call.memory.recall(question, k, **options, **filters, **times)
+    result = call.memory.recall(query, k, **options, **filters, **times)
     if budget is not None and not call.json:
         from lukasa.recall.recall import build_prompt_block
 

@@ -317,21 +317,21 @@ def add(
     owner: Annotated[bool, flag("--owner", "The token may do everything, as the owner of the store.")] = False,
     read_only: Annotated[bool, flag("--read-only", "The token may only read.")] = False,
     rate: Annotated[int | None, option("N", "Requests per minute; 0 means no limit.", min=0)] = None,
-    expires: Annotated[str | None, option("TIME", "When the token ends: a time, or days such as 30d.")] = None,
+    expires_at: Annotated[str | None, option("TIME", "When the token ends: a time, or days such as 30d.")] = None,
 ) -> None:
     """Create a token and print it once; only its hash is stored.
 
     The token acts as --agent with --scope, which are given before the command. With --scope alone it only reads. One of
     both is needed, or --owner.
 
-    Example: lukasa --agent ada token add laptop --expires 90d
+    Example: lukasa --agent ada token add laptop --expires-at 90d
     """
     from lukasa.interfaces.api_tokens import require_holder
 
     scopes = call.scopes or None
     require_holder(call.agent, scopes, owner=owner)
-    days = re.fullmatch(r"([0-9]{1,5})d", expires or "")
-    end = SystemClock().now() + timedelta(days=int(days[1])) if days else parse_time(expires)
+    days = re.fullmatch(r"([0-9]{1,5})d", expires_at or "")
+    end = SystemClock().now() + timedelta(days=int(days[1])) if days else parse_time(expires_at)
     with _open_tokens(call, create=True) as tokens:
         token = tokens.add(name, agent=call.agent, scopes=scopes, read_only=read_only, rate=rate, expires_at=end)
     holder = f"the agent {call.agent}" if call.agent else "its scopes" if scopes else "the owner of the store"

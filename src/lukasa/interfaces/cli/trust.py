@@ -11,7 +11,7 @@ from lukasa.core.clock import from_iso
 from lukasa.core.outcome import Outcome
 from lukasa.core.record import Key, Record
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.cli import render, rubric, undo
+from lukasa.interfaces.cli import render, rubric
 from lukasa.interfaces.cli.options import (
     Call,
     CommandApp,
@@ -152,7 +152,7 @@ def _event_time(change: Record) -> datetime:
 
 
 @app.command()
-def dissent(
+def log_dissent(
     call: Call,
     agent: AgentArgument,
     text: Annotated[str, argument("TEXT", "The objection of the agent.")],
@@ -165,7 +165,7 @@ def dissent(
 ) -> None:
     """Record that an agent objected to an output. It counts once its impact is known.
 
-    Example: lukasa trust dissent critic-1 "The decision ignores the REST tooling" --cite Accuracy --impact
+    Example: lukasa trust log-dissent critic-1 "The decision ignores the REST tooling" --cite Accuracy --impact
     """
     require_utf8(agent, text)
     details = _event_details(round_, task, time)
@@ -215,7 +215,9 @@ def override(
     decision: Annotated[str, option("TEXT", "What the person decided instead.", "--decision")],
     by: ByOption = "human",
     round_: RoundOption = "",
-    artifact: Annotated[str | None, option("SCOPE/KIND/ID", "The record with the decision, for `trust check`.")] = None,
+    artifact: Annotated[
+        str | None, option("SCOPE/KIND/ID", "The record with the decision, for `trust check-reverts`.")
+    ] = None,
     criterion: Annotated[list[str] | None, option("NAME", "A criterion it is about (repeatable).")] = None,
     task: TaskOption = "",
     time: TimeOption = None,
@@ -252,7 +254,7 @@ def revert(
 
 
 @app.command()
-def check(
+def check_reverts(
     call: Call,
     round_: Annotated[str | None, option("ID", "Check this round against its final output.", "--round")] = None,
     final: Annotated[str | None, option("TEXT", "The final output of the round.", "--final")] = None,
@@ -261,7 +263,7 @@ def check(
 
     Without a round, compares all versions of each override's artifact with the decision.
 
-    Example: lukasa trust check
+    Example: lukasa trust check-reverts
     """
     changed = call.memory.trust.check_reverts(round_, final).unwrap_all()
     _show_regretted(call, [record for record in changed if record.kind == "override"])
@@ -388,14 +390,14 @@ def controversy(call: Call) -> None:
 
 
 @app.command()
-def verify(
+def check(
     call: Call, repair: Annotated[bool, flag("--repair", "Recompute the sums that differ from the events.")] = False
 ) -> None:
     """Compare the stored sums of every agent with its events. Changes nothing without --repair.
 
     Exit code 6: sums differ and were not repaired.
 
-    Example: lukasa trust verify --repair
+    Example: lukasa trust check --repair
     """
     trust = call.existing_memory.trust
     agents = trust.agents()
@@ -451,7 +453,3 @@ def export(
 
     written = agent_memory.export_agents(call.existing_memory.trust, folder, agent, replace=force)
     call.show(written, f"Wrote {format_count(len(written), 'file')} to {folder}.")
-
-
-app.command()(undo.quarantine)
-app.command()(undo.release)

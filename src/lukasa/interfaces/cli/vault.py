@@ -18,7 +18,6 @@ from lukasa.interfaces.cli.options import (
     Call,
     CommandApp,
     ForceOption,
-    RecordScopeOption,
     TargetScopeOption,
     argument,
     choice,
@@ -34,7 +33,6 @@ from lukasa.interfaces.cli.options import (
     require_scopes,
     require_utf8,
 )
-from lukasa.interfaces.cli.records import show_history
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.cli.transfer import SOURCE_FORMATS, describe_added, show_export, show_import
 from lukasa.interfaces.outcomes import ExitCode, describe_details
@@ -69,7 +67,7 @@ def remember(
     tag: Annotated[list[str] | None, option("TAG", "A tag to filter by (repeatable).")] = None,
     source: Annotated[str, option("WORD", "Where it comes from: chat, manual, tool, operator, …")] = "manual",
     distinct_from: DistinctFromOption = None,
-    expires: ExpiresOption = None,
+    expires_at: ExpiresOption = None,
     dry_run: Annotated[bool, flag("--dry-run", "Only check; write nothing.")] = False,
 ) -> None:
     """Remember a fact. Noise, secrets, personal data and duplicates are refused.
@@ -82,7 +80,7 @@ def remember(
     require_utf8(content)
     fields: dict[str, Any] = {"tier": tier, "topic_id": topic, "tags": tag or (), "source": source}
     fields["distinct_from"] = distinct_from or ()
-    fields["expires_at"] = parse_time(expires)
+    fields["expires_at"] = parse_time(expires_at)
     if dry_run:
         require_result(call.memory.vault.judge({"text": content, "scope": scope, "category": category, **fields}))
         call.show({"accepted": True, "dry_run": True}, "The gate would accept this.")
@@ -105,14 +103,14 @@ def _show_written(call: Call, written: Outcome) -> None:
     call.show(vault_record_json(record) | dict(outcome.details), lines)
 
 
-def confirm(call: Call, id: IdArgument, expires: ExpiresOption = None, scope: ScopeFilterOption = None) -> None:
+def confirm(call: Call, id: IdArgument, expires_at: ExpiresOption = None, scope: ScopeFilterOption = None) -> None:
     """Confirm that a memory still holds. Blocks for prompts then say when it was last confirmed.
 
     The confirmation is a new version; `lukasa history` shows it. Reading a memory never confirms it.
 
     Example: lukasa confirm 4f9a2c1b77d0
     """
-    outcome = call.existing_memory.vault.confirm(id, scope=scope, expires_at=parse_time(expires))
+    outcome = call.existing_memory.vault.confirm(id, scope=scope, expires_at=parse_time(expires_at))
     record = outcome.unwrap()
     call.show(vault_record_json(record), f"Confirmed (version {record.version}): {record.id} in {record.scope}.")
 
@@ -236,18 +234,6 @@ def update(
     vault = call.existing_memory.vault
     outcome = vault.update(id, content, category=category, tags=tag, scope=scope, distinct_from=distinct_from or ())
     _show_written(call, outcome)
-
-
-app.command()(update)
-
-
-@app.command()
-def history(call: Call, id: IdArgument, scope: RecordScopeOption = None) -> None:
-    """List every version of a memory, oldest first.
-
-    Example: lukasa vault history 4f9a2c1b77d0
-    """
-    show_history(call, ("memory", id), scope)
 
 
 @app.command()
@@ -381,17 +367,7 @@ def corroborate(
 
 
 @app.command()
-def compact(call: Call) -> None:
-    """Drop superseded versions for good and free their space, like `lukasa compact`.
-
-    Example: lukasa vault compact
-    """
-    versions = call.existing_memory.vault.compact().versions
-    call.show({"versions": versions}, f"Dropped {format_count(versions, 'superseded version')}.")
-
-
-@app.command()
-def journal(
+def add_tick(
     call: Call,
     text: Annotated[str | None, argument("[TEXT]", "The event; without it, the entries are shown.")] = None,
     scope: ScopeFilterOption = None,
@@ -400,10 +376,10 @@ def journal(
 
     Use it for progress marks, runtime snapshots and check-ins. The number of entries is limited.
 
-    Example: lukasa vault journal "tick marker for burst 5"
+    Example: lukasa vault add-tick "tick marker for burst 5"
     """
     if text is not None:
-        record = call.memory.vault.journal(text, scope).unwrap()
+        record = call.memory.vault.add_tick(text, scope).unwrap()
         call.show(record, f"Added to the burst journal of {record.scope}.")
         return
     columns = "at, scope, author, text"

@@ -193,7 +193,7 @@ def save_turns(memory: Memory, session: str, turns: Sequence[TranscriptTurn]) ->
 
 def save_episode(memory: Memory, session: str, transcript: Transcript, *, ended: bool) -> None:
     """Store the episode of a session: running until it ends, then completed or, if it was cut short, abandoned."""
-    known = memory.episodes.by_task(session, archived=True)
+    known = memory.episodes.list(task_id=session, archived=True)
     start, end = transcript.started_at, transcript.ended_at
     body: dict[str, Any] = {
         "task_id": session,

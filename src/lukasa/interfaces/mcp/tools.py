@@ -41,7 +41,8 @@ from lukasa.recall.prompt import PromptBlock, PromptItem, build_fenced_block
 
 MemoryId = Annotated[str, Field(min_length=1, max_length=200, description="The id of a memory, note or directive.")]
 RecordId = Annotated[str, Field(min_length=1, max_length=200, description="The id of a record, from another tool.")]
-SessionId = Annotated[str, Field(min_length=1, max_length=200, description="The id of the conversation or run.")]
+ConversationId = Annotated[str, Field(min_length=1, max_length=200, description="The id of the conversation.")]
+SessionId = Annotated[str, Field(min_length=1, max_length=200, description="The id of the session or run.")]
 TokenBudget = Annotated[int, Field(ge=100, le=50_000, description="At most so many tokens.")]
 IdempotencyKey = Annotated[
     str | None, Field(max_length=200, description="A call that is repeated with the same key writes once.")
@@ -101,22 +102,22 @@ class MemoryTools:
         confirms: Annotated[
             str | None, Field(description="The id of a memory that you checked and that still holds; repeat its text.")
         ] = None,
-        expires: Annotated[str | None, Field(description="From this time on it no longer holds, ISO 8601.")] = None,
+        expires_at: Annotated[str | None, Field(description="From this time on it no longer holds, ISO 8601.")] = None,
     ) -> RecordResponse:
         """Use this when you learn something that will still matter next week: a decision, a preference of the user, a
         convention of the project, a fact about the system. Not for progress, status or logs, which are refused. Noise,
         secrets and facts that are known already are refused too; the answer then says why. `similar_to` in the answer
         names memories that say something similar: decide whether one of them is out of date."""
         memory = self._stores.current()
-        vault, scope, expires_at = memory.vault, _choose_scope(memory, private=private), _parse_time(expires)
+        vault, scope, end = memory.vault, _choose_scope(memory, private=private), _parse_time(expires_at)
         fields: dict[str, Any] = {"distinct_from": distinct_from} if distinct_from else {}
         if confirms is not None:
-            outcome = vault.confirm(confirms, expires_at=expires_at)
+            outcome = vault.confirm(confirms, expires_at=end)
         elif replaces is not None:
-            changes = fields if expires is None else fields | {"expires_at": expires_at}
+            changes = fields if expires_at is None else fields | {"expires_at": end}
             outcome = vault.update(replaces, text, category=category, tags=tags or None, source="chat", **changes)
         else:
-            fields |= {"tags": tags, "source": "chat", "expires_at": expires_at}
+            fields |= {"tags": tags, "source": "chat", "expires_at": end}
             if topic is not None:
                 outcome = vault.update_by_topic(topic, scope, text, category, **fields)
             else:
@@ -126,9 +127,11 @@ class MemoryTools:
     def recall(
         self,
         query: Annotated[str, Field(min_length=1, description="What you want to know, as a question or in key words.")],
-        k: Annotated[int, Field(ge=1, le=50, description="At most so many memories.")] = 8,
+        k: Annotated[int, Field(ge=1, le=50, description="At most so many memories.")] = 10,
         kinds: RecordKinds = [],  # noqa: B006 - never changed
-        session: Annotated[str | list[str] | None, Field(description="Only of this conversation, or of these.")] = None,
+        conversation: Annotated[
+            str | list[str] | None, Field(description="Only of this conversation, or of these.")
+        ] = None,
         author: Annotated[str | list[str] | None, Field(description="Only records of this agent, or of these.")] = None,
         labels: Annotated[list[str], Field(description="Only with all of these labels, such as tag=x.")] = [],  # noqa: B006 - never changed
         any_labels: Annotated[list[str], Field(description="Only with one of these labels.")] = [],  # noqa: B006 - never changed
@@ -155,7 +158,7 @@ class MemoryTools:
             query,
             k,
             kinds=kinds,
-            session=session,
+            conversation=conversation,
             author=author,
             labels=labels,
             any_labels=any_labels,
@@ -221,7 +224,7 @@ class MemoryTools:
 
     def context_append(
         self,
-        session: SessionId,
+        conversation_id: ConversationId,
         content: Annotated[str, Field(min_length=1, description="What was said, word for word.")],
         role: Annotated[Literal["user", "assistant", "system", "tool"], Field(description="Who said it.")] = "user",
         speaker: Annotated[str, Field(max_length=200, description="The speaker's name, if there are several.")] = "",
@@ -230,22 +233,23 @@ class MemoryTools:
         """Use this to save a conversation word for word, turn by turn, so that nothing is lost when your context is
         compacted. Facts that a turn states are saved with it."""
         context = self._stores.current().context
-        return RecordResponse.from_write(context.append(session, role, content, speaker=speaker, key=key))
+        return RecordResponse.from_write(context.append(conversation_id, role, content, speaker=speaker, key=key))
 
     def context_assemble(
         self,
-        session: SessionId,
-        question: Annotated[str | None, Field(description="What older turns should answer.")] = None,
+        conversation_id: ConversationId,
+        query: Annotated[str | None, Field(description="What older turns should answer.")] = None,
         budget: TokenBudget = 4_000,
         include: Annotated[list[MemorySource] | None, Field(description="Other memories to add.")] = None,
     ) -> MemoryBlockResponse:
         """Use this to continue a conversation, after compaction or in a new run: its summary, its facts, older turns
         that answer the question, and the newest turns, within a budget of tokens."""
         context = self._stores.current().context
-        if not (found := context.load(session)).origin.state_version:
-            return MemoryBlockResponse.from_outcome(_session_not_found(found.session_id))
-        prompt = context.assemble(session, budget, question=question, include=include or ())
-        text, tokens = fence_conversation(prompt, session, budget)
+        if not context.load(conversation_id).origin.state_version:
+            missing = Refused("not_found", f"There is no conversation {conversation_id[:80]!r}.")
+            return MemoryBlockResponse.from_outcome(missing)
+        prompt = context.assemble(conversation_id, budget, query=query, include=include or ())
+        text, tokens = fence_conversation(prompt, conversation_id, budget)
         left_out = [clean_name(key.id) for key in (*prompt.expired, *prompt.orders)] or None
         return MemoryBlockResponse(block=text, tokens=tokens, left_out=left_out)
 
@@ -257,7 +261,7 @@ class MemoryTools:
     ) -> MemoryBlockResponse:
         """Use this at the start of every task, before the first step: what worked in similar tasks, what to avoid, and
         which skills apply."""
-        briefing = self._stores.current().before_task(task, include=include or ())
+        briefing = self._stores.current().before_task(task, budget=budget, include=include or ())
         block = briefing.block(budget, full=True)
         text = block.text or "Nothing is known about such a task yet."
         left_out = [clean_name(entry.record.id) for entry in briefing.left_out] or None

@@ -161,7 +161,7 @@ def _decompress(data: bytes) -> bytes:
 def write_folder(sessions: Sessions, target: Path, scope: str) -> int:
     """Write the current state of each session of a scope below a ``.voxsigil`` folder; return their number."""
     count = 0
-    for info in sessions.find():
+    for info in sessions.list():
         state = sessions.state(info.id, scope=info.scope) if info.scope == scope else None
         if state is not None:
             path = target / session_folder(info.id) / f"checkpoint_{info.number:03d}.json"

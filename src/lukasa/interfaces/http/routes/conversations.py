@@ -46,7 +46,7 @@ class NewTurns(RequestModel):
 @router.get("")
 def list_conversations(memory: CallerMemory) -> Any:
     """List the conversations that the caller may read."""
-    return JsonResponse({"conversations": memory.context.sessions()})
+    return JsonResponse({"conversations": memory.context.list()})
 
 
 @router.post("/{id}/turns", status_code=201, responses={201: WRITTEN})
@@ -83,11 +83,11 @@ def assemble_prompt(
     memory: CallerMemory,
     id: Name,
     budget: Annotated[WholeNumber, Query(ge=100, le=1_000_000)] = 4_000,
-    question: Annotated[str | None, Query(max_length=10_000)] = None,
+    query: Annotated[str | None, Query(max_length=10_000)] = None,
     include: Annotated[list[MemorySource] | None, Query(description="Other memories to add.", max_length=3)] = None,
 ) -> Any:
     """Assemble a prompt within a token budget: summary, facts, relevant earlier turns and the newest ones."""
-    return JsonResponse(memory.context.assemble(id, budget, question=question, include=include or ()))
+    return JsonResponse(memory.context.assemble(id, budget, query=query, include=include or ()))
 
 
 @router.get("/{id}/turns")
@@ -96,11 +96,11 @@ def list_turns(memory: CallerMemory, id: Name, limit: Annotated[WholeNumber, Que
     return JsonResponse({"turns": list(memory.context.transcript(id))[-limit:]})
 
 
-RENAMED = {"session_id": "id"}
+RENAMED = {"conversation_id": "id"}
 routes.add("DELETE", "/{id}", Conversations.delete, rename=RENAMED)
 routes.add("GET", "/{id}/facts", Conversations.facts, answer="facts", rename=RENAMED)
 routes.add("POST", "/{id}/facts", Conversations.add_fact, status=201, rename=RENAMED)
-routes.add("POST", "/{id}/tasks", Conversations.task, rename={"session_id": "id", "id": "task"})
+routes.add("POST", "/{id}/tasks", Conversations.task, rename={"conversation_id": "id", "id": "task"})
 routes.add("POST", "/{id}/usage", Conversations.usage, rename=RENAMED)
 routes.add("POST", "/{id}/tool-calls", Conversations.tool_call, rename=RENAMED)
 routes.add("POST", "/{id}/compaction", Conversations.compact, rename=RENAMED)

@@ -37,21 +37,10 @@ def list_episodes(
     archived: bool = False,
     limit: Annotated[WholeNumber, Query(ge=1, le=MAX_ITEMS)] = 100,
 ) -> Any:
-    """List episodes by one filter, or the newest ones."""
-    episodes = memory.episodes
-    if task_id is not None:
-        found = episodes.by_task(task_id, archived=archived)
-    elif agent is not None:
-        found = episodes.by_agent(agent, archived=archived)
-    elif outcome is not None:
-        found = episodes.by_outcome(outcome, archived=archived)
-    elif day is not None:
-        found = episodes.on(day, archived=archived)
-    elif unfinished:
-        found = episodes.unfinished()
-    else:
-        found = episodes.newest(limit, archived=archived)
-    return JsonResponse({"episodes": found[:limit]})
+    """List the episodes that match all filters, oldest first; with more than the limit, those written last."""
+    filters: dict[str, Any] = {"task_id": task_id, "agent": agent, "outcome": outcome, "day": day}
+    found = memory.episodes.list(**filters, unfinished=unfinished, archived=archived, limit=limit)
+    return JsonResponse({"episodes": found})
 
 
 @routes.router.post("/start", status_code=201)

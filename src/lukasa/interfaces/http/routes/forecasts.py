@@ -6,7 +6,7 @@ from lukasa.forecasts import Forecasts
 from lukasa.interfaces.http.service_routes import ServiceRoutes
 
 routes = ServiceRoutes("/v1/forecasts", lambda memory: memory.forecasts)
-routes.add("GET", "", Forecasts.find, answer="predictions")
+routes.add("GET", "", Forecasts.list, answer="predictions")
 routes.add("POST", "", Forecasts.predict, status=201)
 routes.add("GET", "/scores", Forecasts.scores)
 routes.add("GET", "/calibration", Forecasts.learning)

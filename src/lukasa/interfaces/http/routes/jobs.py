@@ -41,14 +41,14 @@ def defer_job(memory: WritingMemory, body: NewJob) -> Any:
     )
 
 
-routes.add("GET", "", Jobs.find, answer="jobs")
+routes.add("GET", "", Jobs.list, answer="jobs")
 routes.add("GET", "/status", Jobs.status)
 
 
 @routes.router.get("/{id}")
 def read_job(memory: CallerMemory, id: Name) -> Any:
     """Return a job in its state; one that is done has the result that its function returned."""
-    job = next((job for job in memory.jobs.find() if job.id == id), None)
+    job = next((job for job in memory.jobs.list() if job.id == id), None)
     if job is not None:
         return JsonResponse(job)
     return JsonResponse({"id": id, "state": "done", "result": _require_result(memory, id)})

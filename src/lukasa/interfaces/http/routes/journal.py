@@ -45,8 +45,8 @@ def list_quarantines(memory: CallerMemory) -> Any:
     return JsonResponse({"quarantines": [quarantine_json(record) for record in memory.journal.quarantined().values()]})
 
 
-routes.add("POST", "/quarantines", Journal.quarantine, status=201, rename={"author": "agent"})
-routes.add("DELETE", "/quarantines/{agent}", Journal.release, rename={"author": "agent"})
-routes.add("POST", "/undo", Journal.undo, rename={"author": "agent"})
+routes.add("POST", "/quarantines", Journal.quarantine, status=201)
+routes.add("DELETE", "/quarantines/{author}", Journal.release)
+routes.add("POST", "/undo", Journal.undo)
 routes.add("POST", "/verification", Journal.verify)
 routes.add("POST", "/compaction", Journal.compact)

@@ -23,7 +23,9 @@ class Question(RequestModel):
     kinds: list[Name] = Field(default=[], max_length=50)
     scopes: list[Name] = Field(default=[], max_length=100)
     author: Name | list[Name] | None = Field(None, description="One author, or several of which any will do.")
-    session: Name | list[Name] | None = Field(None, description="One session, or several of which any will do.")
+    conversation: Name | list[Name] | None = Field(
+        None, description="One conversation, or several of which any will do."
+    )
     labels: list[Name] = Field(default=[], max_length=20, description="All of these.")
     any_labels: list[Name] = Field(default=[], max_length=20, description="One of these.")
     exclude: list[Name] = Field(default=[], max_length=20, description="None of these labels.")
@@ -54,7 +56,7 @@ def recall(memory: CallerMemory, body: Question) -> Any:
         kinds=tuple(body.kinds),
         scopes=tuple(body.scopes),
         author=body.author,
-        session=body.session,
+        conversation=body.conversation,
         labels=tuple(body.labels),
         any_labels=tuple(body.any_labels),
         exclude=tuple(body.exclude),

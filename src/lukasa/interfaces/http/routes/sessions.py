@@ -6,7 +6,7 @@ from lukasa.interfaces.http.service_routes import ServiceRoutes
 from lukasa.sessions import Sessions
 
 routes = ServiceRoutes("/v1/sessions", lambda memory: memory.sessions)
-routes.add("GET", "", Sessions.find, answer="sessions")
+routes.add("GET", "", Sessions.list, answer="sessions")
 routes.add("GET", "/{session_id}", Sessions.state, omit="as_of")
 routes.add("DELETE", "/{session_id}", Sessions.erase, answer="erased")
 routes.add("GET", "/{session_id}/checkpoints", Sessions.checkpoints, answer="checkpoints")

@@ -23,7 +23,9 @@ class UpcomingTask(RequestModel):
     """A task that is about to begin."""
 
     task: LongText | JsonObject
-    budget: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(None, description="The most tokens of the block.")
+    budget: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="The most tokens; default: 1,500."
+    )
     full: bool = Field(False, description="Return the records too.")
     include: list[MemorySource] = Field(default=[], max_length=3, description="Other memories to add.")
 
@@ -31,7 +33,8 @@ class UpcomingTask(RequestModel):
 @router.post("")
 def before_task(memory: CallerMemory, body: UpcomingTask) -> Any:
     """Return what is known that matters for a task."""
-    briefing = memory.before_task(body.task, budget=body.budget, include=body.include)
+    options = {} if body.budget is None else {"budget": body.budget}
+    briefing = memory.before_task(body.task, include=body.include, **options)
     return JsonResponse(briefing_json(briefing, full=body.full))
 
 

@@ -49,7 +49,7 @@ export async function forget(record, done) {
 
 // Hide what an author wrote, and everything derived from it; the toast shows it again.
 export async function quarantine(author, reason, done) {
-  await post("/v1/journal/quarantines", { agent: author, reason });
+  await post("/v1/journal/quarantines", { author, reason });
   toast(`What ${author} wrote is hidden now.`, {
     undo: async () => {
       await del(path("/v1/journal/quarantines", author));

@@ -85,7 +85,6 @@ def remember_many(memory: WritingMemory, body: NewMemories) -> Any:
             "text": item.text,
             "scope": item.scope or "shared",
             "category": item.category,
-            "tier": "" if item.topic is None else "register",
             "topic_id": item.topic,
             "tags": tuple(item.tags),
             "distinct_from": tuple(item.distinct_from),

@@ -71,7 +71,7 @@ def check_arguments(target: Target) -> Target:
     def checked(*arguments: Any, **options: Any) -> Any:
         nonlocal signature
         caller = sys._getframe(1)
-        is_inner = caller.f_globals["__name__"] in _services or caller.f_globals.get("__package__") in _services
+        is_inner = caller.f_globals.get("__name__") in _services or caller.f_globals.get("__package__") in _services
         if is_inner and not caller.f_code.co_flags & inspect.CO_VARKEYWORDS:
             return function(*arguments, **options)
         if signature is None:

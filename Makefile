@@ -8,7 +8,7 @@ ELSEWHERE := tests/text tests/context tests/interfaces/cli tests/frozen tests/se
 ON_A_SLOW_DISK := tests/storage tests/context tests/sessions tests/jobs tests/network tests/test_journal.py tests/test_memory.py
 EXTRAS := $(foreach extra,backup mcp minilm postgres server telemetry tokens,--extra $(extra))
 
-.PHONY: help setup run tour newcomer test test-clients test-cluster test-elsewhere test-faults test-fuzz coverage docs pictures lint types contract house audit hashes workflows release-check check clean
+.PHONY: help setup run tour newcomer test test-quick test-clients test-cluster test-elsewhere test-faults test-fuzz test-thorough coverage docs pictures lint types contract house audit hashes workflows release-check check clean
 
 help:  ## show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,8 +35,14 @@ test-fuzz: setup  ## long random and stateful tests of the HTTP API
 test: setup  ## all tests but the long ones
 	$(BIN)/python -m pytest -n 3 -m "not slow"
 
-test-faults: setup  ## the long fault and load tests
-	$(BIN)/python -m pytest -m slow --ignore tests/cluster
+test-quick: setup  ## the tests that need nothing but Python and SQLite, in a minute; FOLDER=tests/recall for one folder
+	$(BIN)/python -m pytest --quick -q -n 2 -m "not slow" $(FOLDER)
+
+test-thorough: setup  ## the random tests with 25 times as many examples, other ones at each run
+	LUKASA_HYPOTHESIS=thorough $(BIN)/python -m pytest -n 3 -m "hypothesis and not slow"
+
+test-faults: setup  ## the long fault and load tests, and those of the benchmarks
+	$(BIN)/python -m pytest -m "slow and not fuzz" --ignore tests/cluster
 
 test-cluster: setup build/cluster/.ready  ## three PostgreSQL servers under Patroni; their primaries are killed
 	$(BIN)/python -m pytest -m slow -s tests/cluster

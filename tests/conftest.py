@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support.postgres import shared_server
+from support.quick import is_quick
 
 _ANY_SPEED = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -23,8 +24,14 @@ settings.register_profile(
     report_multiple_bugs=False,  # one is enough to fail, and quicker to shrink
     suppress_health_check=_ANY_SPEED,
 )
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=5)
 settings.register_profile(
-    "thorough", max_examples=1500, deadline=None, print_blob=True, suppress_health_check=_ANY_SPEED
+    "thorough",
+    derandomize=False,  # also in CI, where hypothesis would try the same examples for ever
+    max_examples=1500,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=_ANY_SPEED,
 )
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
 # No test notes a store in the user's own folder.
@@ -33,6 +40,27 @@ atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 # A shell starts background jobs with SIGINT ignored; processes that tests interrupt must not inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.load_profile(os.environ.get("LUKASA_HYPOTHESIS", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--quick``."""
+    parser.addoption(
+        "--quick", action="store_true", help="only tests that need nothing but this process, with few examples"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try few random examples in a quick run."""
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out of a quick run what starts a process, a server or a browser."""
+    if config.getoption("--quick"):
+        left_out = [item for item in items if not is_quick(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

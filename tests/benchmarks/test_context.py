@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 from lukasa.interfaces.cli.app import app
 from lukasa_bench.context import ContextEffort, measure_folded_recall, run
 
+pytestmark = pytest.mark.slow
+
 SMALL = ContextEffort(appends=3, loads=3, compactions=1, assemblies=1)
 
 

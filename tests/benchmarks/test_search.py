@@ -25,6 +25,8 @@ from lukasa_bench.reference_hybrid import HybridReference
 from lukasa_bench.report import BenchmarkBar
 from support.postgres import shared_server
 
+pytestmark = pytest.mark.slow
+
 TINY = search.SearchEffort(questions=5, min_questions=5)
 ON_EACH_SIDE = {
     "bulk add, a record and its vector", "recall, top 10: mean", "recall, top 10: median", "recall, top 10: p95", "recall, top 10: p99", "p99 over p50",
@@ -168,7 +170,6 @@ def test_the_reference_finds_by_words_and_by_meaning(hybrid):
     hybrid.close()
 
 
-@pytest.mark.slow
 def test_a_server_is_measured_too(server):
     with server.database() as url:
         report = search.run((100,), 1, effort=TINY, server=url)

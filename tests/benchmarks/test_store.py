@@ -17,6 +17,8 @@ from lukasa_bench.reference_sqlite import BUSY_TIMEOUT_MS, SqliteReference
 from lukasa_bench.report import BenchmarkBar, BenchmarkRow
 from lukasa_bench.subjects import LukasaSubject, SubjectLocations
 
+pytestmark = pytest.mark.slow
+
 TINY = store.StoreEffort(
     adds=8, reads=10, questions=4, batches=1, adds_per_thread=2, adds_per_process=2, revised_notes=3
 )
@@ -53,14 +55,12 @@ def reference(tmp_path):
     bare.close()
 
 
-@pytest.mark.slow
 def test_a_run_measures_every_case_at_every_size(report):
     expected = {(case, size) for case in AT_EACH_SIZE for size in (200, 400)} | ONCE
     assert {(row.case, row.size) for row in report.rows} == expected
     assert len(report.rows) == len(expected)
 
 
-@pytest.mark.slow
 def test_every_measured_figure_is_finite_and_positive(report):
     for row in report.rows:
         figures = [row.lukasa, row.reference, row.ratio, row.low, row.high]
@@ -70,14 +70,12 @@ def test_every_measured_figure_is_finite_and_positive(report):
             assert row.reference > 0, row
 
 
-@pytest.mark.slow
 def test_eight_processes_lose_nothing_and_fail_at_nothing(report):
     counted = [row for row in report.rows if row.unit == "count"]
     assert counted
     assert all(row.lukasa == 0 for row in counted), [row for row in counted if row.lukasa]
 
 
-@pytest.mark.slow
 def test_a_report_is_plain_json(report):
     parsed = json.loads(json.dumps(report.as_json(), allow_nan=False))
     assert parsed["benchmark"] == "store"
@@ -85,7 +83,6 @@ def test_a_report_is_plain_json(report):
     assert [row["met"] for row in parsed["rows"]] == [row.is_met for row in report.rows]
 
 
-@pytest.mark.slow
 def test_every_promised_bar_is_held_against_a_row(report):
     bars = {row.case: row.bar for row in report.rows if row.bar is not None}
     assert bars == {
@@ -269,7 +266,6 @@ def test_lukasa_refusing_a_note_stops_the_benchmark(tmp_path):
     lukasa.close()
 
 
-@pytest.mark.slow
 def test_kept_stores_stay_and_are_not_overwritten(tmp_path):
     store.run((20,), 1, effort=TINY, keep=tmp_path / "kept")
     assert {file.name for file in (tmp_path / "kept").glob("*.db")} == {"lukasa-20.db", "reference-20.db"}
@@ -277,7 +273,6 @@ def test_kept_stores_stay_and_are_not_overwritten(tmp_path):
         store.run((20,), 1, effort=TINY, keep=tmp_path / "kept")
 
 
-@pytest.mark.slow
 def test_run_reports_progress_of_each_stage(report, progress_reports):
     for size in (200, 400):
         assert (f"building {size}", size, size) in progress_reports
@@ -297,14 +292,12 @@ def test_what_is_not_a_size_is_refused(text):
         store.parse_sizes(text)
 
 
-@pytest.mark.slow
 def test_the_command_writes_json_for_programs():
     result = CliRunner().invoke(app, ["--json", "bench", "store", "--sizes", "20", "--rounds", "1"])
     assert result.exit_code == 0
     assert {row["case"] for row in json.loads(result.stdout)["rows"]} == {*AT_EACH_SIZE, "import"}
 
 
-@pytest.mark.slow
 def test_people_get_a_table_with_every_row_and_its_verdict(report, capsys):
     print_report(report)
     lines = capsys.readouterr().out.splitlines()

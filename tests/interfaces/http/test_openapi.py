@@ -27,8 +27,8 @@ expected-statuses = ["2xx", 403, 404, 409, 412, 413, 422]
 [checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 421, 422, 429]
 """
-SOME_PATHS = "^/v1/(memories|recall|records|handoffs|tokens)"
-"""The paths that the quick test tries; ``make test-fuzz`` tries all."""
+SOME_PATHS = "^/v1/(memories|recall)"
+"""The paths that the short test tries with one token; ``make test-fuzz`` tries all with two, every night."""
 
 
 def test_every_operation_describes_its_answers_and_its_problems(ada: TestClient) -> None:
@@ -123,11 +123,10 @@ def _list_answered(report: Path) -> Iterator[str]:
             yield recorder["label"]
 
 
-@pytest.mark.parametrize("agent", ["", "ada"])
 def test_requests_for_every_limit_of_the_description_find_no_fault(
-    start_server: Callable[..., Any], tokens: ApiTokens, tmp_path: Path, agent: str
+    start_server: Callable[..., Any], tokens: ApiTokens, tmp_path: Path
 ) -> None:
-    secret = tokens.add("fuzz", agent=agent, rate=0)
+    secret = tokens.add("fuzz", agent="ada", rate=0)
     with start_server() as server:
         run_schemathesis(server, tmp_path, secret, "--phases", "examples,coverage", "--include-path-regex", SOME_PATHS)
 

@@ -74,7 +74,7 @@ def build_calibration_report(predictions: Sequence[ResolvedPrediction]) -> Calib
         why = (
             f"Fitted on {count} predictions; on others it lowers the Brier score by {correction.gain:.4f}."
             if correction.applies
-            else f"A correction from {count} predictions would not have helped on others, so none is made."
+            else f"No correction: one fitted on these {count} predictions would not have improved later forecasts."
         )
     return CalibrationReport(
         correction=correction,

@@ -344,7 +344,7 @@ def import_agent(
 def add_listed_dissent(
     aggregate: TrustAggregate, event: Mapping[str, Any], today: date, settings: TrustSettings
 ) -> tuple[TrustAggregate, DissentVerdict | None]:
-    """Add a dissent that a file lists, by its own fields alone; None as the verdict of one that is not judged."""
+    """Add a dissent from a file, read from its fields alone; the verdict is None while the dissent is not judged."""
     if event.get("impact") is None:
         return aggregate, None
     impact, citations = bool(event["impact"]), tuple(map(str, event.get("rubric_citations", ())))

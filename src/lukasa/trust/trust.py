@@ -577,7 +577,7 @@ class Trust:
         return analytics.measure_diversity(aggregate, aggregate.score(self._clock.now()).trust)
 
     def influence(self) -> analytics.InfluenceMatrices:
-        """Count whose dissents changed whose output, and whose overrides were reverted by whom.
+        """Count how often each agent's dissents changed another's output, and how often it reverted another's overrides.
 
         Example:
             memory.trust.influence()

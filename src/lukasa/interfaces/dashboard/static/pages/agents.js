@@ -30,7 +30,7 @@ function All() {
     { key: "trust", label: "Trust", align: "end", narrow: false, render: (row) => (row.quarantined ? html`<${Badge} tone="bad">in quarantine<//>` : row.trust ? formatNumber(row.trust.trust_score, 2) : html`<span class="muted">–</span>`), sort: (row) => row.trust?.trust_score ?? -1 },
   ];
   const empty = html`<${Empty} title="No agent has written anything yet.">Make a token for one on the page <${Link} href="/operations">Operations<//>, or open the store with <code>lukasa.open(agent="ada")</code>.<//>`;
-  return html`<${Frame} title="Agents and hub" lead="Who was heard and when, which signals and which work wait for them." loading=${agents.loading && agents.data === null}>
+  return html`<${Frame} title="Agents and hub" lead="When each agent was last heard, and what is waiting for it." loading=${agents.loading && agents.data === null}>
     <div class="stats">
       <${Stat} label="Agents" value=${agents.data ? formatNumber(rows.length) : "–"} note="known to this store" />
       <${Stat} label="Signals waiting" value=${agents.data ? formatNumber(sum("waiting")) : "–"} tone=${sum("waiting") ? "warn" : ""} note="sent, but not taken yet" />

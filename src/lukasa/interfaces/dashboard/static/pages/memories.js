@@ -175,7 +175,7 @@ function NewMemory({ onClose, changed, scopes }) {
   };
   const same = problem?.code === "duplicate" && problem.details?.duplicate_of;
   return html`<${Dialog} wide title="Remember something" onClose=${onClose} actions=${html`<${Button} onClick=${onClose}>Cancel<//>${same && html`<${Button} onClick=${() => save({ distinct_from: [].concat(same) })}>It is another fact<//>`}<${Button} kind="primary" disabled=${!fields.text.trim()} onClick=${() => save()}>Remember<//>`}>
-    <${Field} label="What is always true?">${(id) => html`<textarea id=${id} class="text" rows="4" maxlength="20000" autofocus value=${fields.text} onInput=${set("text")} onKeyDown=${(event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && save()}></textarea>`}<//>
+    <${Field} label="What should be remembered?">${(id) => html`<textarea id=${id} class="text" rows="4" maxlength="20000" autofocus value=${fields.text} onInput=${set("text")} onKeyDown=${(event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && save()}></textarea>`}<//>
     <div class="filters">
       <${Select} label="Scope" value=${fields.scope} options=${choices.map((name) => [name, name])} onChange=${(scope) => setFields((old) => ({ ...old, scope }))} />
       <${Field} label="Category">${(id) => html`<input id=${id} value=${fields.category} onInput=${set("category")} maxlength="100" />`}<//>

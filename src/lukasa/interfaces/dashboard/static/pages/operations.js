@@ -188,7 +188,7 @@ function Jobs() {
     ...(caller.canWrite ? [{ key: "act", label: "", align: "end", render: (job) => html`<div class="row tight end">${job.state === "failed" && html`<${Button} kind="quiet" onClick=${() => act(job, "retry", "The job waits for a worker again.")}>Retry<//>`}<${Button} kind="quiet" onClick=${() => act(job, "drop", "The job is dropped.")}>Drop<//></div>` }] : []),
   ];
   const empty = html`<${Empty} title="No jobs wait.">A worker runs jobs in the background: <code>lukasa worker</code>. Consolidation can be deferred to one with <code>memory.jobs.defer("experience.consolidate")</code>.<//>`;
-  return html`<${Card} title="Jobs" flush action=${html`<${Button} kind="quiet" onClick=${state.reload}>Look again<//>`}><${Load} state=${state} lines=${4}>${(data) => html`<${Table} label="Jobs" columns=${columns} rows=${data.jobs} rowKey=${(job) => job.id} pageSize=${25} empty=${empty} />`}<//><//>`;
+  return html`<${Card} title="Jobs" flush action=${html`<${Button} kind="quiet" onClick=${state.reload}>Refresh<//>`}><${Load} state=${state} lines=${4}>${(data) => html`<${Table} label="Jobs" columns=${columns} rows=${data.jobs} rowKey=${(job) => job.id} pageSize=${25} empty=${empty} />`}<//><//>`;
 }
 
 function Export() {

@@ -91,7 +91,7 @@ function Writes({ writes }) {
   const unit = writes.unit === "hour" ? "hour" : "day";
   return html`<${Card} title=${`Writes by ${unit}`} note=${writes.complete ? `${formatCount(writes.counted, "write")} in all` : `the newest ${formatNumber(writes.counted)}; the first ${unit} in part`}>
     ${writes.rows.length ? html`<${Chart} label=${`Writes by ${unit}`} x=${series.x} series=${[{ label: "Writes", values: series.all, kind: "bars", tone: 1 }]} height=${200} step=${unit === "hour" ? 3600 : 86_400} xLabel=${unit === "hour" ? "Hour" : "Day"} />` : html`<${Empty} title="Nothing was written yet." />`}
-    ${series.kinds.length > 1 && html`<p class="legend">Most were ${series.kinds.map((item, i) => html`${i ? ", " : ""}<span class="kind"><i class=${`bead tone-${kindTone(item.kind)}`} aria-hidden="true"></i>${formatNumber(item.total)} ${kindLabel(item.kind)}</span>`)}.</p>`}
+    ${series.kinds.length > 1 && html`<p class="legend">Mostly ${series.kinds.map((item, i) => html`${i ? ", " : ""}<span class="kind"><i class=${`bead tone-${kindTone(item.kind)}`} aria-hidden="true"></i>${kindLabel(item.kind)} (${formatNumber(item.total)})</span>`)}.</p>`}
   <//>`;
 }
 
@@ -110,13 +110,13 @@ function Health({ data, jobs }) {
     }
   };
   const rows = [
-    ["Server", html`<${Badge} tone="good">answers<//>`],
-    ["Store", data.damaged ? html`<${Badge} tone="bad">${formatCount(data.damaged, "damaged entry", "damaged entries")}<//>` : html`<${Badge} tone="good">no damage met<//>`],
-    caller.isOwner && ["Last check here", report ? html`<${Time} at=${report.at} />, ${report.sound ? html`${formatCount(report.versions, "version")} sound` : html`<${Badge} tone="bad">${report.findings} problems<//>`}` : "not yet"],
+    ["Server", html`<${Badge} tone="good">running<//>`],
+    ["Store", data.damaged ? html`<${Badge} tone="bad">${formatCount(data.damaged, "damaged entry", "damaged entries")}<//>` : html`<${Badge} tone="good">no damage found<//>`],
+    caller.isOwner && ["Last check", report ? html`<${Time} at=${report.at} />, ${report.sound ? html`${formatCount(report.versions, "version")} sound` : html`<${Badge} tone="bad">${report.findings} problems<//>`}` : "never checked"],
     data.quarantines !== null && ["Quarantine", data.quarantines ? html`<${Badge} tone="warn">${formatCount(data.quarantines, "author")} hidden<//>` : "nobody"],
     ["Proposals", data.proposals ? html`<${Link} href="/proposals">${data.proposals >= 100 ? "100 or more" : formatNumber(data.proposals)} open<//>` : "none open"],
     jobs && ["Jobs", jobs.failed ? html`<${Badge} tone="bad">${jobs.failed} failed<//>` : `${jobs.running} running, ${jobs.waiting} waiting`],
-    data.first_at && ["Remembers since", html`<${Time} at=${data.first_at} full />`],
+    data.first_at && ["First record", html`<${Time} at=${data.first_at} full />`],
   ].filter(Boolean);
   return html`<${Card} title="Health" action=${caller.isOwner && html`<${Button} kind="quiet" onClick=${verify}>Check now<//>`}>
     <dl class="facts">${rows.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>

@@ -89,8 +89,8 @@ function Interval({ score }) {
 function ScoreFigures({ score }) {
   return html`<div class="stats">
     <${Stat} label="Score" value=${formatNumber(score.trust_score, 2)} note=${`95 %: ${formatNumber(score.interval[0], 2)} to ${formatNumber(score.interval[1], 2)}`} />
-    <${Stat} label="Adjusted score" value=${formatNumber(score.adjusted_score, 2)} note="what the rules against gaming let count" />
-    <${Stat} label="Dissents" value=${formatNumber(score.dissents)} note=${`${formatNumber(score.adjusted.dissents)} counted; from ${score.dissents_from}`} />
+    <${Stat} label="Adjusted score" value=${formatNumber(score.adjusted_score, 2)} note="after the rules against gaming" />
+    <${Stat} label="Dissents" value=${formatNumber(score.dissents)} note=${`${formatNumber(score.adjusted.dissents)} counted, ${PERIODS[score.dissents_from]}`} />
     <${Stat} label="Overrides" value=${formatNumber(score.overrides)} note=${`${formatPercent(score.regret_ratio)} taken back`} />
   </div>`;
 }
@@ -102,6 +102,8 @@ function Parts({ score }) {
   <//>`;
 }
 
+// What a ratio was computed from.
+const PERIODS = { window: "of the last 90 days", history: "of all history", nothing: "none so far" };
 const REASONS = { initial: "first score", dissent_impact_true: "a dissent changed the output", dissent_impact_false: "a dissent changed nothing", override: "an override", override_regretted: "an override was taken back", rebuilt: "computed again" };
 
 function Agent({ agent }) {
@@ -117,7 +119,7 @@ function Agent({ agent }) {
     <div class="grid">
       ${score.data && html`<${Parts} score=${score.data} />`}
       <${Card} title="Critical roles"><${Load} state=${eligible} lines=${2}>
-        ${(data) => (data.viable ? html`<p><${Badge} tone="good">may take them<//></p>` : html`<p><${Badge} tone="warn">may not take them<//></p><ul class="plain">${data.not_viable_because.map((why) => html`<li><${Name} value=${why} max=${200} /></li>`)}</ul>`)}
+        ${(data) => (data.viable ? html`<p><${Badge} tone="good">eligible<//></p>` : html`<p><${Badge} tone="warn">not eligible<//></p><ul class="plain">${data.not_viable_because.map((why) => html`<li><${Name} value=${why} max=${200} /></li>`)}</ul>`)}
       <//><//>
     </div>
     <${Card} title="Events" note="newest first" flush><${Load} state=${history} lines=${6}>${(data) => html`<${Changes} changes=${data.changes} />`}<//><//>

@@ -14,7 +14,9 @@ from cli_running import isolate, leaf_paths, path_of, play
 from cli_scenarios import NOT_RUN, SCENARIOS, write_files
 
 
-@pytest.mark.parametrize("name", sorted(SCENARIOS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "bench" else name for name in sorted(SCENARIOS)]
+)
 def test_a_scenario_answers_as_before(
     name: str, frozen: Callable[[str, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """``--quick``: the tests that need nothing but this process, with few random examples.
 
-A test that starts a process, a server or a browser is left out, and so is the PostgreSQL half of a test of both engines. That is
-read from the code of the test, its helpers and its fixtures, so that no list has to be kept.
+A test that starts a process, a server or a browser is left out, and so are the PostgreSQL half of a test of both engines, faults
+and benchmarks. What a test starts is read from its code, its helpers and its fixtures, so that no list of tests has to be kept.
 """
 
 from __future__ import annotations
@@ -31,11 +31,15 @@ STARTS = {
     "uvicorn",
 }
 """What a test names that starts a process, a server or a browser."""
+LEFT_OUT = {"benchmarks", "faults"}
+"""The folders of tests that take long by their nature."""
 
 
 def is_quick(item: pytest.Item) -> bool:
     """Tell whether a test needs nothing but this process."""
     assert isinstance(item, pytest.Function)
+    if not LEFT_OUT.isdisjoint(item.path.parts):
+        return False
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     fixtures = (found[-1].func for found in item._fixtureinfo.name2fixturedefs.values())
     return "postgresql" not in parameters and not any(starts_more(part) for part in (item.function, *fixtures))

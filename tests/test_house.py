@@ -87,7 +87,11 @@ def walks(house: ModuleType) -> ModuleType:
 
 
 def test_a_walk_counts_files_switches_and_argument_checks(walks: ModuleType) -> None:
-    steps = [("vault/vault.py", "add"), ("core/argument_types.py", "checked"), ("core/argument_types.py", "fits")]
+    steps = [
+        ("vault/vault.py", "add"),
+        ("core/argument_types.py", "checked"),
+        ("core/argument_types.py", "_find_misfits"),
+    ]
     walk = walks.Walk([*steps, ("vault/vault.py", "keep")])
     assert (walk.files, walk.switches, walk.argument_checks) == (["core/argument_types.py", "vault/vault.py"], 2, 1)
 

@@ -21,8 +21,8 @@ from lukasa.testing import FrozenClock, seeded_ids
 from lukasa.transfer.sync import LogPage, fingerprint_log, read_log_page, replay_pushed, sync_logs
 
 PACKAGE = Path(lukasa.__file__).parent
-ARGUMENT_CHECKS = ("core/argument_types.py", "checked")
-"""The file and the name of the function that runs at each check of a call's arguments."""
+ARGUMENT_CHECK = ("core/argument_types.py", "_find_misfits")
+"""The file and the name of the function that compares the arguments of a call with its types."""
 
 WARM_UP = ("Monday", "Tuesday", "Friday")
 
@@ -38,7 +38,9 @@ class Walk(NamedTuple):
 
     @property
     def argument_checks(self) -> int:
-        return self.steps.count(ARGUMENT_CHECKS)
+        checks = self.steps.count(ARGUMENT_CHECK)
+        assert checks, f"{ARGUMENT_CHECK} has another name"
+        return checks
 
     @property
     def switches(self) -> int:

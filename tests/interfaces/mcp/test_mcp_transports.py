@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import httpx2
+import psutil
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -50,6 +51,11 @@ class ServerProcess:
         """Return the next message."""
         return json.loads(self.process.stdout.readline())
 
+    def cpu_seconds(self):
+        """Return the processor time that the server has used."""
+        spent = psutil.Process(self.process.pid).cpu_times()
+        return spent.user + spent.system
+
     def end(self):
         """Close the input and return the exit code."""
         self.process.stdin.close()
@@ -88,16 +94,16 @@ MALFORMED = [
 ]
 
 
-def test_serve_answers_malformed_messages_within_a_second_and_goes_on(process):
+def test_serve_answers_malformed_messages_with_little_work_and_goes_on(process):
     process.send(HELLO, {"jsonrpc": "2.0", "method": "notifications/initialized"})
     assert process.receive()["result"]["serverInfo"]["name"] == "lukasa"
     process.send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
     assert process.receive()["id"] == 2  # by now the library of the protocol is loaded
     for line, code, id in MALFORMED:
-        start = time.monotonic()
+        before = process.cpu_seconds()
         process.send(line)
         answer = process.receive()
-        assert time.monotonic() - start < 1, line[:80]
+        assert process.cpu_seconds() - before < 1, line[:80]
         assert (answer["error"]["code"], answer["id"]) == (code, id), line[:80]
     process.send(build_call(20, "remember", text="x" * 2_000_000))
     assert process.receive()["result"]["structuredContent"]["code"] == "too_long"

@@ -35,7 +35,7 @@ test-fuzz: setup  ## long random and stateful tests of the HTTP API
 test: setup  ## all tests but the long ones
 	$(BIN)/python -m pytest -n 3 -m "not slow"
 
-test-quick: setup  ## the tests that need nothing but Python and SQLite, in a minute; FOLDER=tests/recall for one folder
+test-quick: setup  ## a few cases of the tests that need nothing but Python and SQLite; FOLDER=tests/recall for one folder
 	$(BIN)/python -m pytest --quick -q -n 2 -m "not slow" $(FOLDER)
 
 test-thorough: setup  ## the random tests with 25 times as many examples, other ones at each run

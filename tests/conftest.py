@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support.postgres import shared_server
-from support.quick import is_quick
+from support.quick import select_quick
 
 _ANY_SPEED = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
@@ -58,9 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out of a quick run what starts a process, a server or a browser."""
     if config.getoption("--quick"):
-        left_out = [item for item in items if not is_quick(item)]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        selected = select_quick(items)
+        config.hook.pytest_deselected(items=list(set(items) - set(selected)))
+        items[:] = selected
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -1,12 +1,14 @@
-"""``--quick``: the tests that need nothing but this process, with few random examples.
+"""``--quick``: the tests that need nothing but this process, with few random examples and a few cases of each.
 
-A test that starts a process, a server or a browser is left out, and so are the PostgreSQL half of a test of both engines, faults
-and benchmarks. What a test starts is read from its code, its helpers and its fixtures, so that no list of tests has to be kept.
+A test that starts a process, a server or a browser is left out, and so are the PostgreSQL half of a test of both engines, faults,
+benchmarks and golden files. What a test starts is read from its code, its helpers and its fixtures, so that no list of tests has
+to be kept. Of a test with many cases the first ones run.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from types import CodeType
@@ -31,8 +33,22 @@ STARTS = {
     "uvicorn",
 }
 """What a test names that starts a process, a server or a browser."""
-LEFT_OUT = {"benchmarks", "faults"}
+LEFT_OUT = {"benchmarks", "faults", "frozen"}
 """The folders of tests that take long by their nature."""
+MAX_CASES = 3
+"""How many cases of a test run."""
+
+
+def select_quick(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests of a quick run."""
+    cases: Counter[str] = Counter()
+    selected = []
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        if cases[test] < MAX_CASES and is_quick(item):
+            cases[test] += 1
+            selected.append(item)
+    return selected
 
 
 def is_quick(item: pytest.Item) -> bool:
@@ -47,12 +63,12 @@ def is_quick(item: pytest.Item) -> bool:
 
 @cache
 def starts_more(part: Any) -> bool:
-    """Tell whether a function or class, or what it uses of the same module, names one of ``STARTS``."""
+    """Tell whether a function or class, or what it uses of its module and of ``support``, names one of ``STARTS``."""
     return not STARTS.isdisjoint(names_used(part, set()))
 
 
 def names_used(part: Any, seen: set[Any]) -> Iterator[str]:
-    """Yield the names that a function or class uses, and those that functions and classes of its module use for it."""
+    """Yield the names that a function or class uses, and those that functions and classes of its module and of ``support`` use."""
     part = inspect.unwrap(getattr(getattr(part, "hypothesis", None), "inner_test", part))
     if part in seen:
         return
@@ -65,7 +81,8 @@ def names_used(part: Any, seen: set[Any]) -> Iterator[str]:
         for name in names_of_code(part.__code__):
             yield name
             used = part.__globals__.get(name)
-            if getattr(used, "__module__", None) == part.__module__:
+            module = getattr(used, "__module__", None) or ""
+            if module == part.__module__ or module.startswith("support."):
                 yield from names_used(used, seen)
 
 

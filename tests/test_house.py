@@ -175,6 +175,38 @@ def test_prose_of_finds_docstrings_comments_and_messages() -> None:
     assert [text for _, text in prose_of(source)] == ["One docstring.", "a message for ", "# a comment"]
 
 
+SQL_STATEMENT = re.compile(
+    r"\s*\(?(SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|DROP|ALTER|WITH|LOCK TABLE|COPY|VACUUM|TRUNCATE|GRANT)\s"
+)
+SQL_IN_PYTHON = {
+    "text/terms.py": "a database in memory lends its tokenizer",
+    "transfer/sources/databases.py": "databases of other programs, whose tables and columns are parameters",
+}
+"""Modules that hold SQL, with the reason."""
+
+
+def sql_in(tree: ast.Module) -> list[int]:
+    """List the lines on which a string begins like a statement of SQL."""
+    pieces = {id(piece) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for piece in node.values[1:]}
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in pieces
+        if SQL_STATEMENT.match(node.value)
+    ]
+
+
+def test_sql_lives_in_sql_files() -> None:
+    package = ROOT / "src" / "lukasa"
+    found = {
+        path.relative_to(package).as_posix(): lines
+        for path in PACKAGE_FILES
+        if (lines := sql_in(ast.parse(path.read_text("utf-8"))))
+    }
+    assert found.keys() == SQL_IN_PYTHON.keys(), found
+    assert sql_in(ast.parse("f(f'SELECT {columns} FROM log'); g('DELETE FROM log'); 'Select a file'")) == [1, 1]
+
+
 def test_no_module_uses_a_private_attribute_of_another() -> None:
     found = {
         f"{path.relative_to(ROOT)}:{line}": attribute

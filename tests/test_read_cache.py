@@ -114,4 +114,4 @@ def test_caches_stay_within_their_limits(tmp_path):
         for _ in range(2):
             with memory.journal.snapshot() as reader:
                 assert reader.read_parsed(query, parsed) == [record.text for record in reader.read(query)]
-        assert sum(map(len, parsed.values())) <= 4_000
+        assert sum(map(len, parsed.known.values())) <= 4_000

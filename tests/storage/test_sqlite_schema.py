@@ -301,7 +301,8 @@ class TestStatements:
         for script in store_file.MIGRATIONS.after(0):
             database.execute(script)
         shadows = [name for name in SQL if name.startswith("shadow_")]
-        for name in (*shadows, *(name for name in SQL if name not in shadows)):
+        composed = [name for name in SQL if "{" in SQL[name]]
+        for name in (*shadows, *(name for name in SQL if name not in shadows and name not in composed)):
             assert apsw.ext.query_info(database, SQL[name]).query == SQL[name]
             if name in shadows:
                 database.execute(SQL[name])

@@ -291,7 +291,7 @@ class PostgresJobQueue:
     def _rescue_stalled_jobs(self, options: WorkerOptions) -> None:
         """Let the jobs of dead workers wait again, or fail those that have no attempt left."""
         with self._transaction() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", RESCUE_LOCK)
+            cursor.execute(SQL["lock_rescue"], RESCUE_LOCK)
             rows = cursor.execute(SQL["stalled"], {"names": list(options.tasks), "lease": options.lease}).fetchall()
             for row in rows:
                 job, id = _parse_job_row(row), {"id": row["id"]}

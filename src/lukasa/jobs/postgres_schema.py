@@ -43,7 +43,7 @@ def migrate_schema(url: str, available: dict[str, str] | None = None) -> None:
     with connect(url) as connection:
         if _applied_migrations(connection) == set(available) and _fetch_value(connection, "is_set_up"):
             return
-        connection.execute("SELECT pg_advisory_lock(%s, %s)", _MIGRATION_LOCK)  # released when the connection closes
+        connection.execute(SQL["lock_migration"], _MIGRATION_LOCK)
         exists = _fetch_value(connection, "schema_exists")
         try:
             if not exists:

@@ -6,7 +6,7 @@ An entry of the log never changes, and no position is used twice: what was made 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from lukasa.core.record import Record
 from lukasa.core.text_cache import BoundedCache
@@ -14,18 +14,18 @@ from lukasa.core.text_cache import BoundedCache
 T = TypeVar("T")
 
 
-class ParsedRecords(BoundedCache[int, T]):
+class ParsedRecords(Generic[T]):
     """What ``parse`` made of records, by position, for ``LogReader.get_parsed`` and ``read_parsed``.
 
     ``max_bytes`` bounds the entries behind the values.
     """
 
     def __init__(self, parse: Callable[[Record], T], max_bytes: int = 8_000_000) -> None:
-        super().__init__(max_bytes)
         self.parse = parse
+        self.known: BoundedCache[int, T] = BoundedCache(max_bytes)
 
     def add(self, record: Record, size: int) -> T:
         """Parse a record whose entry has some bytes, and keep the result."""
         value = self.parse(record)
-        self.keep(record.seq, value, size)
+        self.known.keep(record.seq, value, size)
         return value

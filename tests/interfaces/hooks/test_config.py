@@ -160,9 +160,18 @@ def test_updating_toml_keeps_all_other_entries(text):
 
 
 @pytest.mark.parametrize("text", ['[a]\nb = """\n[mcp_servers.lukasa]\n"""\n\n[mcp_servers.lukasa]\ncommand = "x"\n', 'mcp_servers = { lukasa = { command = "x" } }\n'])  # fmt: skip
-def test_updating_toml_refuses_a_file_that_it_cannot_change_safely(text):
+def test_our_server_is_found_however_it_is_written(text):
+    replaced = update_codex_toml(text, SERVER)
+    assert replaced is not None
+    assert tomllib.loads(replaced)["mcp_servers"][SERVER_NAME] == SERVER
+    others = {name: value for name, value in tomllib.loads(text).items() if name != "mcp_servers"}
+    assert tomllib.loads(update_codex_toml(text, None) or "") == others
+
+
+@pytest.mark.parametrize("text", ["mcp_servers = 3\n", "a = \n", "[a]\n[a]\n"])
+def test_updating_toml_refuses_a_file_that_it_cannot_change(text):
     with pytest.raises(ValueError):
-        update_codex_toml(text, None)
+        update_codex_toml(text, SERVER)
 
 
 def test_codex_gets_its_hooks_and_no_event_that_it_does_not_know(tmp_path):

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import stat
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +36,6 @@ CODEX_HOOK_EVENTS = {event: name for event, name in HOOK_EVENTS.items() if event
 """Codex has the same hooks, but for the end of a session."""
 _HOOK_TIMEOUT_SECONDS = 5
 _INDENT = re.compile(r'^([ \t]+)"', re.MULTILINE)
-_TABLE_HEADING = re.compile(r"^\s*\[")
-_OWN_TABLE_HEADING = re.compile(rf"""^\s*\[\s*mcp_servers\s*\.\s*["']?{SERVER_NAME}["']?\s*(\.[^\]]*)?\]""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,53 +181,31 @@ def _is_own_hook(hook: Any, event_name: str) -> bool:
 
 
 def update_codex_toml(text: str | None, server: Mapping[str, Any] | None) -> str | None:
-    """Return the TOML of Codex with our server; without it if ``server`` is ``None``. Only our table is changed."""
-    before = text or ""
-    servers = _parse_toml_servers(before)
-    present = servers.pop(SERVER_NAME, None)
-    if present == (None if server is None else dict(server)):
+    """Return the TOML of Codex with our server; without it if ``server`` is ``None``. Everything else stays as it is written."""
+    import tomlkit  # a slow import, and only an installation needs it
+
+    document = tomlkit.parse(text or "")
+    servers = document.setdefault("mcp_servers", tomlkit.table(is_super_table=True))
+    if not isinstance(servers, dict):
+        raise ValueError("mcp_servers is not a table")
+    present = servers.get(SERVER_NAME)
+    if (None if present is None else present.unwrap()) == (None if server is None else dict(server)):
         return text
-    others = _remove_server_table(before) if present is not None else before
-    if tomllib.loads(others).get("mcp_servers", {}) != servers:
-        raise ValueError(f"mcp_servers.{SERVER_NAME} is not a separate table; remove it by hand")
-    if server is None:
-        return others if others.strip() else None
-    lines = [
-        f"[mcp_servers.{SERVER_NAME}]",
-        f"command = {_toml_string(server['command'])}",
-        f"args = [{', '.join(_toml_string(word) for word in server['args'])}]",
-    ]
-    if "env" in server:
-        pairs = (f"{name} = {_toml_string(value)}" for name, value in server["env"].items())
-        lines.append(f"env = {{ {', '.join(pairs)} }}")
-    gap = "" if not others else "\n" if others.endswith("\n") else "\n\n"
-    after = others + gap + "\n".join(lines) + "\n"
-    if _parse_toml_servers(after).get(SERVER_NAME) != dict(server):
-        raise ValueError("the table cannot be written into this file")
-    return after
-
-
-def _parse_toml_servers(text: str) -> dict[str, Any]:
-    servers = tomllib.loads(text).get("mcp_servers", {})
-    return dict(servers) if isinstance(servers, dict) else {}
-
-
-def _remove_server_table(text: str) -> str:
-    """Return the text without our table and the blank line before it."""
-    others: list[str] = []
-    is_own = False
-    for line in text.splitlines(keepends=True):
-        if _TABLE_HEADING.match(line):
-            was_own, is_own = is_own, bool(_OWN_TABLE_HEADING.match(line))
-            if is_own and not was_own and others and not others[-1].strip():
-                others.pop()
-        if not is_own:
-            others.append(line)
-    return "".join(others)
-
-
-def _toml_string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    servers.pop(SERVER_NAME, None)
+    if server is not None:
+        table = tomlkit.inline_table() if isinstance(servers, tomlkit.items.InlineTable) else tomlkit.table()
+        table.update({name: value for name, value in server.items() if name != "env"})
+        if "env" in server:
+            environment = tomlkit.inline_table()
+            environment.update(server["env"])
+            table["env"] = environment
+        servers[SERVER_NAME] = table
+    elif not servers:
+        del document["mcp_servers"]
+    after = tomlkit.dumps(document)
+    if server is None and after.endswith("\n\n"):
+        after = after[:-1]  # the blank line before our table
+    return after if after.strip() else None
 
 
 def _parse_json_object(text: str | None) -> dict[str, Any]:

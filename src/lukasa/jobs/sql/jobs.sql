@@ -89,3 +89,11 @@ SELECT procrastinate_retry_job_v2(%(id)s, now(), NULL, NULL, NULL);
 -- name: supersede
 -- Remove a job because a newer one with its key waits.
 DELETE FROM procrastinate_jobs WHERE id = %(id)s;
+
+-- name: lock_rescue
+-- Wait for another worker that rescues stalled jobs.
+SELECT pg_advisory_xact_lock(%s, %s)
+
+-- name: lock_migration
+-- Wait for another process that migrates. The lock is released when the connection closes.
+SELECT pg_advisory_lock(%s, %s)

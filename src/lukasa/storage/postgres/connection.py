@@ -78,13 +78,7 @@ class PostgresClient:
 
     def _configure_connection(self, database: Database) -> None:
         database.execute(
-            """SELECT set_config('search_path', 'lukasa, public', false), set_config('lock_timeout', %s, false),
-                set_config('jit', 'off', false), set_config('random_page_cost', '1.1', false), set_config('timezone', 'UTC', false),
-                set_config('synchronous_commit',
-                    CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' WHEN 'local' THEN 'on'
-                        ELSE current_setting('synchronous_commit') END, false),
-                set_config('default_transaction_read_only',
-                    CASE WHEN %s THEN 'on' ELSE current_setting('default_transaction_read_only') END, false)""",
+            SQL["configure_connection"],
             (str(max(1, int(max(self.timeout - _LOCK_MARGIN, self.timeout / 2) * 1000))), self._read_only),
         )
 
@@ -433,7 +427,7 @@ class RetryableTransaction(Generic[T]):
         if not self._should_commit(result):
             database.execute("ROLLBACK")
             return result
-        (number,) = fetch_single_row(database.execute("SELECT pg_current_xact_id_if_assigned()::text"))
+        (number,) = fetch_single_row(database.execute(SQL["transaction_number"]))
         if number is not None:
             self._last_attempt = (number, result)
         database.execute("COMMIT")
@@ -443,7 +437,7 @@ class RetryableTransaction(Generic[T]):
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                (status,) = fetch_single_row(database.execute("SELECT pg_xact_status(%s::xid8)", (number,)))
+                (status,) = fetch_single_row(database.execute(SQL["transaction_status"], (number,)))
             except psycopg.DataError:
                 return False  # a number from before a crash that was not assigned again
             if status != "in progress" or time.monotonic() > deadline:

@@ -243,7 +243,7 @@ class PostgresEngine:
 
     def describe(self) -> Mapping[str, Any]:
         def work(database: Database) -> dict[str, Any]:
-            (version, durable, role, extension, read_only) = fetch_single_row(database.execute(_SELECT_SERVER_FACTS))
+            (version, durable, role, extension, read_only) = fetch_single_row(database.execute(SQL["server_facts"]))
             return {
                 "engine": "postgresql",
                 "postgresql": version,
@@ -321,12 +321,12 @@ class PostgresEngine:
         try:
             with self._server.borrow_connection() as database:
                 settled, _ = self._server.positions.read(database.execute)
-                position, timeline = fetch_single_row(database.execute(_SELECT_POSITION))
+                position, timeline = fetch_single_row(database.execute(SQL["log_position"]))
             deadline = time.monotonic() + _REPLICA_TIMEOUT
 
             def is_current(database: Database) -> bool:
                 while time.monotonic() < deadline:
-                    replayed, followed = fetch_single_row(database.execute(_SELECT_REPLAYED, (position,)))
+                    replayed, followed = fetch_single_row(database.execute(SQL["has_replayed"], (position,)))
                     if replayed or followed != timeline:
                         return bool(followed == timeline)
                     time.sleep(0.002)
@@ -345,23 +345,9 @@ class PostgresEngine:
         self._inserts = self._new_group_commit()
 
 
-_SELECT_POSITION = """SELECT pg_current_wal_flush_lsn()::text,
-    ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::int"""
-"""The position of a primary in its write-ahead log, and the number of its history, which each failover raises."""
-
-_SELECT_REPLAYED = """SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END
-        >= %s::pg_lsn,
-    CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint())
-        ELSE ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::int END"""
-"""Whether a server has reached a position, and in which history. A standby knows a new history from its next restart point on."""
-
-_SELECT_SERVER_FACTS = """SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_user,
-    (SELECT extversion FROM pg_extension WHERE extname = 'vector'), current_setting('transaction_read_only') = 'on'"""
-
-
 def _vacuum(database: Database) -> None:
     """Remove dead rows from tables and indexes."""
-    database.execute("VACUUM log, link, hidden, tally, duplicate_key")
+    database.execute(SQL["vacuum"])
 
 
 def open_engine(location: StoreLocation, options: EngineOptions) -> PostgresEngine:

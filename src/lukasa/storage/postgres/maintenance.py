@@ -140,7 +140,7 @@ def _check_quarantines(database: Database) -> Iterator[Finding]:
         (count,) = fetch_single_row(database.execute(SQL[name]))
         if count:
             yield Finding("quarantine", f"{count} {what}", repairable=True)
-    database.execute("DROP TABLE pg_temp.quarantine, pg_temp.hidden")
+    database.execute(SQL["drop_shadows"])
 
 
 def set_aside(database: Database, find_fault: FindFault | None) -> list[DamagedEntry]:
@@ -169,11 +169,11 @@ def reindex(database: Database, settings: IndexSettings, progress: Progress | No
         ]
         backend.execute_many("derive_columns", columns)
         backend.execute_many("insert_link", [link_row for row in rows for link_row in row.link_rows])
-    database.execute("DELETE FROM hidden")
-    database.execute("DELETE FROM quarantine")
+    database.execute(SQL["delete_all_hidden"])
+    database.execute(SQL["delete_all_quarantines"])
     quarantine.rebuild_hidden(backend)
     database.execute(SQL["correct_live"])
-    database.execute("DELETE FROM duplicate_key")
+    database.execute(SQL["delete_all_duplicate_keys"])
     database.execute(SQL["derive_duplicate_keys"])
     for table in vectors.list_tables(database):
         vectors.delete_damaged(database, table)
@@ -252,4 +252,4 @@ def _delete_versions(database: Database, positions: Sequence[tuple[str, int]], t
         for name in ("delete_links", "delete_hidden", "delete_entry"):
             cursor.executemany(SQL[name], positions)
         for table in tables:
-            cursor.executemany(f"DELETE FROM {table} WHERE scope = %s AND seq = %s", positions)  # noqa: S608 - our own table names
+            cursor.executemany(SQL["delete_at"].format(table=table), positions)

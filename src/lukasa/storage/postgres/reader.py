@@ -138,7 +138,7 @@ class PostgresReader(StoreReader):
             conditions.append("log.seq <= %s")
             values.append(settled)
         direction = "DESC" if query.newest_first else "ASC"
-        statement = f"SELECT seq, line, digest FROM log WHERE {' AND '.join(conditions)} ORDER BY seq {direction}"  # noqa: S608 - only our own fragments, values are bound
+        statement = SQL["select_entries"].format(conditions=" AND ".join(conditions), direction=direction)
         if query.mentions is not None:
             return list(self._select_mentions(query.mentions, statement, values, query.limit))
         if query.limit is not None:
@@ -255,10 +255,7 @@ class PostgresReader(StoreReader):
                 order_values += (corpus.phrase_weight(phrase), text_index.format_phrase(phrase))
             order_values += (average, max(_CANDIDATES_PER_RESULT * query.limit, _MIN_CANDIDATES))
         line = "log.line" if query.mentions is not None else "NULL::text AS line"
-        statement = f"""SELECT found.seq, found.tokens, found.line, word.lexeme, word.positions::integer[] FROM (
-                SELECT log.seq, log.tokens, log.words, {line} FROM log
-                WHERE log.words @@ %s::tsquery AND {" AND ".join(conditions)}{order}
-            ) AS found CROSS JOIN LATERAL unnest(found.words) AS word WHERE word.lexeme = ANY(%s) OR word.lexeme LIKE ANY(%s)"""  # noqa: S608 - only our own fragments, values are bound
+        statement = SQL["match_phrases"].format(line=line, conditions=" AND ".join(conditions), order=order)
         texts: dict[int, tuple[int, dict[str, list[int] | None]]] = {}
         prefixes = [token for token in text_query.tokens if token.endswith("*")]
         patterns = [prefix[:-1] + "%" for prefix in prefixes]

@@ -33,14 +33,14 @@ def migrate(database: Database, *, create: bool = True, progress: Progress | Non
     database.execute("BEGIN")
     try:
         if found:  # any role can hold an advisory lock, but no other can lock this table
-            database.execute("LOCK TABLE lukasa.meta IN SHARE ROW EXCLUSIVE MODE")
+            database.execute(SQL["lock_version"])
         else:
             database.execute(SQL["lock_migration"])
         present = _read_version(database)
         if not present:
             if fetch_single_row(database.execute(SQL["count_foreign"]))[0]:
                 raise StoreForeign("The schema 'lukasa' of the database holds something else; it was left untouched.")
-            database.execute("CREATE SCHEMA IF NOT EXISTS lukasa")
+            database.execute(SQL["create_schema"])
         scripts = MIGRATIONS.after(present)
         for done, script in enumerate(scripts, start=1):
             database.execute(script)
@@ -64,7 +64,7 @@ def _install_pgvector(database: Database) -> None:
     """Install pgvector if this role may; otherwise the first use of vectors reports that it is missing."""
     database.execute("SAVEPOINT vectors")
     try:
-        database.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+        database.execute(SQL["create_pgvector"])
     except (
         psycopg.errors.InsufficientPrivilege,
         psycopg.errors.FeatureNotSupported,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from math import log
 from operator import add
 from typing import NamedTuple
 
+from lukasa.storage.postgres.sql import SQL
 from lukasa.storage.reader import list_query_words, split_query_words
 from lukasa.text.terms import strip_particle, to_phrase, tokenize_phrase, tokenize_text
 
@@ -129,7 +129,6 @@ def format_phrase(phrase: Phrase) -> str:
     return "(" + " <-> ".join(map(_quote_token, phrase)) + ")"
 
 
-@lru_cache(maxsize=256)
 def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool, is_large: bool) -> str:
     """Build the statement that matches single tokens and scores the texts as ``bm25_scores`` does, in one pass.
 
@@ -154,29 +153,23 @@ def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool
         for n in numbers
         for count in ["%s" if not counts else f"texts_{n}"]
     )
-    source = f"FROM log WHERE log.words @@ %s::tsquery AND {' AND '.join(conditions)}"
-    scored = f"{score} AS score FROM (SELECT *, shortest + rate * length AS norm FROM found, weighed OFFSET 0) AS text ORDER BY score DESC"  # noqa: S608 - only our own fragments, values are bound
+    wanted = " AND ".join(conditions)
     if is_large:
-        found = f"SELECT log.scope, log.tokens AS length, {ranked}, array_agg(log.seq) AS seqs {source} GROUP BY log.scope, length, {', '.join(ranks)}"
-        counted = ", ".join(
+        found = SQL["grouped_matching_tokens"].format(ranked=ranked, conditions=wanted, ranks=", ".join(ranks))
+        counts_by_token = [
             f"coalesce(sum(cardinality(seqs)) FILTER (WHERE rank_{n} > 0), 0) AS texts_{n}" for n in numbers
-        )
-        best = f"""SELECT seq, scope, score FROM (SELECT scope, seqs, {scored} FETCH FIRST (%s) ROWS WITH TIES) AS alike, unnest(seqs) AS seq
-            ORDER BY score DESC, seq LIMIT %s"""  # noqa: S608 - likewise
+        ]
     else:
-        found = f"SELECT log.seq, log.scope, log.tokens AS length, {ranked} {source}"
-        counted = ", ".join(f"count(*) FILTER (WHERE rank_{n} > 0) AS texts_{n}" for n in numbers)
-        best = f"SELECT seq, scope, {scored}, seq LIMIT least(%s::bigint, %s::bigint)"
-    return f"""WITH found AS MATERIALIZED ({found}),
-        corpus AS (SELECT coalesce(sum(CASE WHEN %s THEN texts ELSE past_texts END), 0)::float8 AS texts,
-            coalesce(sum(CASE WHEN %s THEN tokens ELSE past_tokens END), 0)::float8 AS tokens
-            FROM tally WHERE WITHIN_REACH(scope)),
-        weighed AS MATERIALIZED (SELECT {weights}, {_K1 * (1 - _B)}::float8 AS shortest,
-            {_K1 * _B}::float8 * greatest(texts, 1) / CASE WHEN tokens > 0 THEN tokens ELSE greatest(texts, 1) END AS rate
-            FROM corpus{f", (SELECT {counted} FROM found) AS counted" if counts else ""}),
-        best AS ({best})
-        SELECT entry.seq, entry.line, entry.digest, best.score FROM best CROSS JOIN LATERAL (
-            SELECT log.seq, log.line, log.digest FROM log WHERE log.seq = best.seq AND log.scope = best.scope OFFSET 0) AS entry"""  # noqa: S608 - likewise
+        found = SQL["matching_tokens"].format(ranked=ranked, conditions=wanted)
+        counts_by_token = [f"count(*) FILTER (WHERE rank_{n} > 0) AS texts_{n}" for n in numbers]
+    return SQL["match_tokens"].format(
+        found=found,
+        weights=weights,
+        shortest=_K1 * (1 - _B),
+        rate=_K1 * _B,
+        counted=SQL["counted_tokens"].format(counts=", ".join(counts_by_token)) if counts else "",
+        best=SQL["score_grouped_matches" if is_large else "score_matches"].format(score=score),
+    )
 
 
 class CorpusStats(NamedTuple):

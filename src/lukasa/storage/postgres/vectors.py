@@ -16,10 +16,6 @@ _EXACT_SEARCH_LIMIT = 20_000
 _MAX_LENGTH = 4_000
 _OVERSAMPLING = 4
 
-_CHECKSUM = "substr(sha256(halfvec_send(new.vector)), 1, 8)"
-_IS_DAMAGED = f"""CASE WHEN new.checksum IS NULL THEN l2_norm(new.vector) NOT BETWEEN 0.99 AND 1.01 AND l2_norm(new.vector) <> 0
-    ELSE new.checksum <> {_CHECKSUM} END"""
-
 RunStatement = Callable[[str, Sequence[Any]], Any]
 VectorRow = tuple[int, int, Sequence[float]]
 
@@ -44,22 +40,14 @@ def find_nearest(
     if row is None:
         return []
     table, distance = f"vector_{int(row[0])}", f"(v.vector <=> %s::halfvec({len(vector)}))"
-    source = f"{table} AS v JOIN log ON log.seq = v.seq AND log.scope = v.scope WHERE WITHIN_REACH(v.scope) AND {' AND '.join(conditions)}"
     query = format_vector(vector)
-    # A zero vector has no angle to any other; its cosine counts as zero.
-    scores = f"SELECT v.seq, coalesce(1 - nullif({distance}, 'NaN'), 0) AS score FROM {source}"  # noqa: S608 - only our own fragments, values are bound
+    scores = SQL["cosines"].format(distance=distance, table=table, conditions=" AND ".join(conditions))
     if limit is None:
         found = run(scores, (query, *values))
     elif fetch_single_row(run(SQL["estimated_rows"], (table, table)))[0] < _EXACT_SEARCH_LIMIT:
-        best_chunks = (
-            f"SELECT seq, max(score) AS score FROM ({scores}) AS chunk GROUP BY seq ORDER BY score DESC, seq LIMIT %s"  # noqa: S608 - likewise
-        )
-        found = run(best_chunks, (query, *values, clamp_int64(limit)))
+        found = run(SQL["best_cosines"].format(cosines=scores), (query, *values, clamp_int64(limit)))
     else:
-        run(
-            "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', %s, true)",
-            (str(min(1000, max(40, _OVERSAMPLING * limit))),),
-        )
+        run(SQL["configure_vector_search"], (str(min(1000, max(40, _OVERSAMPLING * limit))),))
         found = run(f"{scores} ORDER BY {distance} LIMIT %s", (query, *values, query, _OVERSAMPLING * limit))
     best: dict[int, float] = {}
     for seq, score in found.fetchall():
@@ -74,30 +62,19 @@ def build_missing_vectors_query(run: RunStatement, model: str) -> str:
     It goes from scope to scope and along the index of positions, because a join would read the whole log. Its values are
     the last position and, twice, how many versions are wanted.
     """
-    return f"""SELECT missing.seq, missing.line, missing.digest FROM {_newest_vectors(run, model)}
-        CROSS JOIN LATERAL ({_missing_after("known.seq", "log.seq, log.line, log.digest")} ORDER BY log.seq LIMIT %s) AS missing
-        WHERE WITHIN_REACH(present.scope) ORDER BY missing.seq LIMIT %s"""  # noqa: S608 - our own fragments, values are bound
+    return SQL["missing_vectors"].format(newest_vectors=_newest_vectors(run, model))
 
 
 def build_missing_vectors_count(run: RunStatement, model: str) -> str:
     """Build the statement that counts the same versions, scopes without any left out; its values are the last position, twice."""
-    return f"""SELECT coalesce(sum(missing.count), 0)::bigint FROM {_newest_vectors(run, model)}
-        CROSS JOIN LATERAL ({_missing_after("known.seq", "log.seq")} ORDER BY log.seq LIMIT 1) AS first
-        CROSS JOIN LATERAL ({_missing_after("first.seq - 1", "count(*)")}) AS missing
-        WHERE WITHIN_REACH(present.scope)"""  # noqa: S608 - our own fragments, values are bound
+    return SQL["count_missing_vectors"].format(newest_vectors=_newest_vectors(run, model))
 
 
 def _newest_vectors(run: RunStatement, model: str) -> str:
     """Build the clause that selects each scope and the position of its newest vector of the model."""
-    numbers = [int(number) for (number,) in run(SQL["numbers_of_model"], (model,))]
-    newest = [f"SELECT max(seq) FROM vector_{number} AS v WHERE v.scope = present.scope" for number in numbers]  # noqa: S608 - our own table names
-    return f"""(SELECT DISTINCT scope FROM tally) AS present
-        CROSS JOIN LATERAL (SELECT coalesce(max(seq), 0) AS seq FROM ({" UNION ALL ".join(newest) or "SELECT 0::bigint"}) AS k (seq)) AS known"""  # noqa: S608 - likewise
-
-
-def _missing_after(position: str, columns: str) -> str:
-    return f"""SELECT {columns} FROM log
-            WHERE log.scope = present.scope AND log.seq > {position} AND log.seq <= %s AND log.tokens IS NOT NULL"""  # noqa: S608 - our own fragments
+    tables = [f"vector_{int(number)}" for (number,) in run(SQL["numbers_of_model"], (model,))]
+    newest = [SQL["newest_vector_of_table"].format(table=table) for table in tables]
+    return SQL["newest_vectors"].format(newest=" UNION ALL ".join(newest) or "VALUES (0::bigint)")
 
 
 def put_vectors(database: Database, model: str, vectors: Iterable[VectorRow]) -> None:
@@ -110,11 +87,9 @@ def put_vectors(database: Database, model: str, vectors: Iterable[VectorRow]) ->
         scopes: dict[int, str] = dict(database.execute(SQL["scopes_at"], ([seq for seq, _, _ in rows],)).fetchall())
         with database.cursor() as cursor:
             replaced = sorted({(scopes[seq], seq) for seq, _, _ in rows if seq in scopes})
-            cursor.executemany(f"DELETE FROM {table} WHERE scope = %s AND seq = %s", replaced)  # noqa: S608 - our own table name
+            cursor.executemany(SQL["delete_at"].format(table=table), replaced)
             cursor.executemany(
-                f"""INSERT INTO {table} AS v (scope, seq, chunk, vector, checksum)
-                SELECT new.*, {_CHECKSUM} FROM (SELECT %s, %s::bigint, %s::integer, %s::halfvec) AS new (scope, seq, chunk, vector)
-                ON CONFLICT (scope, seq, chunk) DO UPDATE SET vector = excluded.vector, checksum = excluded.checksum""",  # noqa: S608 - our own names
+                SQL["insert_vector"].format(table=table),
                 [(scopes[seq], seq, chunk, format_vector(vector)) for seq, chunk, vector in rows if seq in scopes],
             )
 
@@ -131,27 +106,25 @@ def _ensure_table(database: Database, model: str, length: int) -> str:
             "This database has no pgvector, which vectors need.",
             hint="Let a superuser run CREATE EXTENSION vector in it once.",
         )
-    database.execute("LOCK TABLE model IN SHARE ROW EXCLUSIVE MODE")
+    database.execute(SQL["lock_models"])
     row = database.execute(SQL["find_model"], (model, length)).fetchone()
     if row is not None:  # another process created it
         return f"vector_{int(row[0])}"
     database.execute(SQL["insert_model"], (model, length))
     (number,) = fetch_single_row(database.execute(SQL["find_model"], (model, length)))
-    database.execute("SELECT create_vector_table(%s, %s)", (number, length))
+    database.execute(SQL["create_vector_table"], (number, length))
     return f"vector_{int(number)}"
 
 
 def count_damaged(database: Database, table: str) -> int:
     """Count the vectors that do not match their checksums."""
-    return int(fetch_single_row(database.execute(f"SELECT count(*) FROM {table} AS new WHERE {_IS_DAMAGED}"))[0])  # noqa: S608 - our own names
+    statement = SQL["count_damaged_vectors"].format(table=table, is_damaged=SQL["is_damaged_vector"])
+    return int(fetch_single_row(database.execute(statement))[0])
 
 
 def delete_damaged(database: Database, table: str) -> None:
     """Delete the damaged vectors of each scope and those after them; recall makes them again, in log order."""
-    database.execute(
-        f"""DELETE FROM {table} AS v USING (SELECT scope, min(seq) AS seq FROM {table} AS new WHERE {_IS_DAMAGED} GROUP BY scope) AS first
-        WHERE v.scope = first.scope AND v.seq >= first.seq"""  # noqa: S608 - our own names
-    )
+    database.execute(SQL["delete_damaged_vectors"].format(table=table, is_damaged=SQL["is_damaged_vector"]))
 
 
 def list_tables(database: Database) -> list[str]:

@@ -276,7 +276,7 @@ class SqliteEngine:
             return database
         try:
             database = store_file.connect(self.path, timeout=self._timeout, vfs=self._vfs, write=False)
-            database.execute("SELECT count(*) FROM sqlite_schema")
+            database.execute(SQL["count_schema"])
         except _NOT_WRITABLE:
             # A read-only folder or a full disk cannot hold the shared-memory file. If the write-ahead log is empty, the
             # database file is complete and cannot change. Otherwise both files are read from a private copy.

@@ -33,7 +33,6 @@ from lukasa.storage.sqlite.sql import SQL, query_rows
 from lukasa.storage.sqlite.store_file import MIGRATIONS, register_functions
 from lukasa.text.terms import text_pair_keys
 
-_SELECT_SCHEMA = "SELECT type, name, sql FROM sqlite_schema"
 _PAGE_SIZE = 2000
 _TEXTS_PER_CHUNK = 5000
 _MIN_SEQ, _MAX_SEQ = -(2**63), 2**63 - 1
@@ -104,7 +103,7 @@ class _Verification:
             self.findings.append(Finding(where, f"and {len(found) - _MAX_FINDINGS} more"))
 
     def check_schema(self) -> Iterator[Finding]:
-        found = frozenset(self._db.execute(_SELECT_SCHEMA))
+        found = frozenset(self._db.execute(SQL["select_schema"]))
         for _, name, _ in sorted(_expected_schema() ^ found, key=repr):
             yield Finding("schema", f"{name!r} is not as Lukasa made it")
 
@@ -151,8 +150,8 @@ class _Verification:
             yield from self.check_count("wrong_quarantines", "quarantine", "quarantines differ from the log")
             yield from self.check_count("wrong_hidden", "quarantine", "versions are wrongly hidden or shown")
         finally:
-            self._db.execute("DROP TABLE temp.quarantine")
-            self._db.execute("DROP TABLE temp.hidden")
+            self._db.execute(SQL["drop_shadow_quarantine"])
+            self._db.execute(SQL["drop_shadow_hidden"])
 
     def check_pair_keys(self) -> Iterator[Finding]:
         """Compare by count and sum, which takes constant memory."""
@@ -233,7 +232,7 @@ def _expected_schema() -> frozenset[tuple[Any, ...]]:
     register_functions(database)
     for script in MIGRATIONS.after(0):
         database.execute(script)
-    return frozenset(database.execute(_SELECT_SCHEMA))
+    return frozenset(database.execute(SQL["select_schema"]))
 
 
 def _count_and_sum(pair_keys: Iterable[tuple[int, int]]) -> tuple[int, int]:
@@ -260,7 +259,7 @@ def reindex(database: apsw.Connection, progress: Progress | None, near_duplicate
 
     database.execute("REINDEX log")
     for table in _DERIVED_TABLES:
-        database.execute(f"DELETE FROM {table}")  # noqa: S608 - our own table names
+        database.execute(SQL["delete_all"].format(table=table))
     database.execute(SQL["derive_labels"], (_MIN_SEQ, _MAX_SEQ))
     database.execute(SQL["derive_links"], (_MIN_SEQ, _MAX_SEQ))
     for chunk in split_into_chunks(_select_near_duplicate_texts(database, near_duplicate_kinds), _TEXTS_PER_CHUNK):
@@ -293,11 +292,10 @@ def rebuild_damaged(database: apsw.Connection, progress: Progress | None, near_d
     filled; the old pages are lost until the caller rewrites the file.
     """
     tables = ", ".join(f"'{name}'" for name in _DERIVED_TABLES)
-    chosen = f"name IN ('log_by_key', 'log_by_kind') OR tbl_name IN ({tables})"
-    made = [sql for (sql,) in database.execute(f"SELECT sql FROM sqlite_schema WHERE ({chosen}) AND sql IS NOT NULL")]  # noqa: S608 - our own names
+    made = [sql for (sql,) in database.execute(SQL["schema_of_derived"].format(tables=tables))]
     database.execute("PRAGMA writable_schema = ON").fetchall()
     try:
-        database.execute(f"DELETE FROM sqlite_schema WHERE {chosen}")  # noqa: S608 - our own names
+        database.execute(SQL["forget_derived"].format(tables=tables))
     finally:
         database.execute("PRAGMA writable_schema = RESET").fetchall()
     for sql in made:
@@ -333,7 +331,7 @@ def erase(database: apsw.Connection, choose: ChooseErased, near_duplicate_kinds:
     chosen = group_erased(choose(SqliteReader(database, FULL_REACH)))
     models = [model for (model,) in database.execute(SQL["vector_models"])]
     for table in ("words", "past_words"):
-        database.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")  # noqa: S608 - our own table names
+        database.execute(SQL["secure_deletes"].format(table=table, on=1))
     changes = TallyChanges()
     database.execute(SQL["note_high_water"])
     erased, by_kind, restored = list[int](), dict[str, int](), list[Key]()
@@ -362,7 +360,7 @@ def erase(database: apsw.Connection, choose: ChooseErased, near_duplicate_kinds:
         database.execute(SQL["rebuild_past_words"])
         database.execute(SQL["clear_residue"])
     for table in ("words", "past_words"):
-        database.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")  # noqa: S608 - our own table names
+        database.execute(SQL["secure_deletes"].format(table=table, on=0))
     return EraseResult(sum(by_kind.values()), len(erased), by_kind, restored=len(restored))
 
 

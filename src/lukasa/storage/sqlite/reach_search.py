@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 import apsw
 
 from lukasa.errors import StoreDamaged
-from lukasa.storage.sqlite.sql import encode_list
+from lukasa.storage.sqlite.sql import SQL, encode_list
 from lukasa.storage.sqlite.unindexed_texts import K1, MIN_IDF, B, IndexPhrase, UnindexedTexts, read_varint
 
 _PLACES = {"words": "word_places", "past_words": "past_word_places"}
-_WITH_WORD = "SELECT doc, count(*) AS times FROM temp.{places} WHERE term = ? GROUP BY doc"
-_WITH_PHRASE = "SELECT rowid AS doc, phrase_count({table}) AS times FROM {table} WHERE {table} MATCH ?"
 
 
 class ReachConditions(NamedTuple):
@@ -75,8 +73,8 @@ def _list_texts(
     """Return how often each indexed text within reach that holds a phrase holds it."""
     is_token = len(phrase.tokens) == 1 and not phrase.phrase.is_prefix
     sought = phrase.tokens[0] if is_token else phrase.written
-    found = (_WITH_WORD if is_token else _WITH_PHRASE).format(table=table, places=_PLACES[table])
-    statement = f"SELECT found.doc, found.times FROM ({found}) AS found CROSS JOIN log ON log.seq = found.doc WHERE {conditions.reach}"  # noqa: S608 - only our own fragments, values are bound
+    found = SQL["texts_with_word" if is_token else "texts_with_phrase"].format(table=table, places=_PLACES[table])
+    statement = SQL["texts_within_reach"].format(found=found, reach=conditions.reach)
     values = (sought, *conditions.reach_values)
     try:
         return dict(database.execute(statement, values))
@@ -89,8 +87,7 @@ def _read_sizes(
     database: apsw.Connection, table: str, seqs: Iterable[int], conditions: ReachConditions
 ) -> tuple[dict[int, int], set[int]]:
     """Return the number of tokens of some texts, and those of them that the query wants."""
-    statement = f"""SELECT log.seq, size.sz, {conditions.others} FROM json_each(?) AS found CROSS JOIN log ON log.seq = found.value
-        LEFT JOIN {table}_docsize AS size ON size.id = log.seq"""  # noqa: S608 - only our own fragments, values are bound
+    statement = SQL["sizes_of_texts"].format(table=table, conditions=conditions.others)
     sizes: dict[int, int] = {}
     accepted: set[int] = set()
     rows: Any = database.execute(statement, (*conditions.other_values, encode_list(sorted(seqs))))
@@ -106,9 +103,7 @@ def _read_sizes(
 def _prepare_connection(database: apsw.Connection) -> None:
     """Make the tables that list the places of words, which hold nothing themselves, and the function that counts a phrase."""
     for table, places in _PLACES.items():
-        database.execute(
-            f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{places} USING fts5vocab('main', '{table}', 'instance')"
-        )
+        database.execute(SQL["create_word_places"].format(table=table, places=places))
     database.register_fts5_function("phrase_count", _count_phrase)
 
 
@@ -133,7 +128,6 @@ def _add_unindexed(
                 sizes[seq] = len(tokens)
                 found.add(seq)
     if found:
-        values = (*conditions.other_values, *sorted(found))
-        marks = ", ".join("?" for _ in found)
-        statement = f"SELECT seq FROM log WHERE {conditions.others} AND seq IN ({marks})"  # noqa: S608 - likewise
+        statement = SQL["wanted_positions"].format(conditions=conditions.others)
+        values = (encode_list(sorted(found)), *conditions.other_values)
         accepted.update(seq for (seq,) in database.execute(statement, values))

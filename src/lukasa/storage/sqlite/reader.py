@@ -59,7 +59,6 @@ def _has_labels(labels: Sequence[str]) -> Iterator[Condition]:
         yield condition, (label,)
 
 
-_PLACES_OF = "vector.place BETWEEN model.first_place + ({0} << 12) AND model.first_place + ({0} << 12 | 0xfff)"
 _DIALECT = Dialect(
     placeholder="?",
     current="NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = log.seq)",
@@ -108,9 +107,7 @@ class SqliteReader(StoreReader):
     def tally(self) -> list[Tally]:
         if not self._db.in_transaction:
             self._db.execute("BEGIN")  # a single query that needs the counts first is two statements
-        rows: list[Any] = self._db.execute(
-            "SELECT scope, kind, live, versions FROM tally ORDER BY scope, kind"
-        ).fetchall()
+        rows: list[Any] = self._db.execute(SQL["tally"]).fetchall()
         if any([type(value) for value in row] != [str, str, int, int] for row in rows):
             raise StoreDamaged(
                 "The counts of the store cannot be read.", hint="Run `lukasa verify` to see what is damaged."
@@ -126,7 +123,7 @@ class SqliteReader(StoreReader):
         if not self._reach.reads(key.scope) or not is_storable(values):
             return None
         seq = self._db.execute(SQL["find_newest"], values).get
-        if seq is None or (value := parsed.get(seq)) is not None:
+        if seq is None or (value := parsed.known.get(seq)) is not None:
             return None if seq is None else value
         record = self.get(key)
         return None if record is None else parsed.add(record, self._db.execute(SQL["entry_size"], (seq,)).get)
@@ -134,7 +131,7 @@ class SqliteReader(StoreReader):
     def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
         statement, values = self._build_statement(query, "log.seq")
         seqs: list[Any] = [seq for (seq,) in self._db.execute(statement, values)] if statement else []
-        found = {seq: parsed.get(seq) for seq in seqs}
+        found = {seq: parsed.known.get(seq) for seq in seqs}
         if missing := [seq for seq, value in found.items() if value is None]:
             entries: list[Any] = self._db.execute(SQL["entries_at"], (encode_list(missing),)).fetchall()
             sizes = {row[0]: len(row[1]) for row in entries}
@@ -154,10 +151,7 @@ class SqliteReader(StoreReader):
         if not selection or not is_storable(values):
             return "", ()
         direction = "DESC" if query.newest_first else "ASC"
-        return (
-            f"SELECT {columns} FROM ({selection}) AS chosen JOIN log ON log.seq = chosen.seq ORDER BY log.seq {direction}",  # noqa: S608 - only our own fragments, values are bound
-            values,
-        )
+        return SQL["chosen_entries"].format(columns=columns, selection=selection, direction=direction), values
 
     def _match_words(self, words: str, together: str, query: Query, *, ranks_only: bool) -> list[Match]:
         # Every word is quoted, so that none is an operator. A word with inner punctuation (multi-agent,
@@ -183,10 +177,7 @@ class SqliteReader(StoreReader):
         where = " AND ".join(conditions)
         scores: dict[int, float] = {}
         for table in tables:
-            # Score and sort first, then read the entries: as many as are wanted, not all that match.
-            statement = f"""SELECT log.seq, found.score FROM (
-                    SELECT rowid AS seq, -bm25({table}) AS score FROM {table} WHERE {table} MATCH ? ORDER BY score DESC LIMIT {best}
-                ) AS found CROSS JOIN log ON log.seq = found.seq WHERE {where} LIMIT {limit}"""  # noqa: S608 - only our own fragments, values are bound
+            statement = SQL["match_indexed"].format(table=table, best=best, conditions=where, limit=limit)
             found = dict(self._db.execute(statement, (" OR ".join(alternatives), *values)))
             if None in found.values():
                 raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
@@ -238,7 +229,7 @@ class SqliteReader(StoreReader):
         texts = UnindexedTexts(unindexed)
         any_of = [phrase for phrase in any_of if phrase.tokens]
         all_of = all_of if all(phrase.tokens for phrase in all_of) else ()  # a phrase of punctuation is in no text
-        statement = f"SELECT log.seq FROM json_each(?) AS wanted CROSS JOIN log ON log.seq = wanted.value WHERE {where}"  # noqa: S608 - only our own fragments, values are bound
+        statement = SQL["wanted_positions"].format(conditions=where)
         matches = self._db.execute(statement, (json.dumps(texts.find_matches(any_of, all_of)), *values))
         indexed = {record.seq: record.text for record in self.records(found)}
         return texts.score(self._db, any_of, all_of, [seq for (seq,) in matches], indexed)
@@ -266,16 +257,14 @@ class SqliteReader(StoreReader):
                 return self._choose_nearest(cosines, query, where, values)
         if self._is_narrow(query, EXACT_SEARCH_LIMIT):
             selection, bound = self._build_selection(replace(query, limit=None))
-            statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM model
-                CROSS JOIN ({selection}) AS chosen CROSS JOIN vector ON {_PLACES_OF.format("chosen.seq")} WHERE model.name = ?"""  # noqa: S608 - only our own fragments, values are bound
+            statement = SQL["vectors_of_selection"].format(selection=selection)
             return rank_nearest(
                 vector, self._db.execute(statement, (*bound, model)) if selection else (), query.limit, damaged
             )
         if cache is not None and query.limit is not None:
             sketches = cache.get_sketches(self._db, model)
             count, read = scan_size(len(sketches.seqs)), rerank_size(query.limit, len(vector))
-            statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM model
-                CROSS JOIN json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value CROSS JOIN vector ON {_PLACES_OF.format("nearest.value")} WHERE model.name = ? AND {where} LIMIT {read}"""  # noqa: S608 - only our own fragments, values are bound
+            statement = SQL["vectors_of_nearest"].format(conditions=where, limit=read)
             while max(count, EXACT_SEARCH_LIMIT) < len(sketches.seqs):
                 if conditions != [_DIALECT.current]:
                     positions = encode_list(sketches.find_nearest(vector, count))
@@ -288,18 +277,14 @@ class SqliteReader(StoreReader):
                 if len(best) >= query.limit:
                     return best
                 count, read = 8 * count, 8 * read  # a narrow query rejects most of the nearest
-        statement = f"""SELECT vector.seq, CAST(coalesce(vector.vector, '') AS BLOB) FROM model
-            CROSS JOIN vector ON vector.place BETWEEN model.first_place AND model.first_place + 0xfffffffffffff
-            CROSS JOIN log ON log.seq = vector.seq WHERE model.name = ? AND {where}"""  # noqa: S608 - only our own fragments, values are bound
+        statement = SQL["vectors_of_model"].format(conditions=where)
         return rank_nearest(vector, self._db.execute(statement, (model, *values)), query.limit, damaged)
 
     def _choose_nearest(
         self, cosines: RankedCosines, query: Query, where: str, values: Sequence[Any]
     ) -> list[tuple[int, float]]:
         """Return the first positions that meet a query, with their cosines."""
-        statement = (
-            f"SELECT log.seq FROM json_each(?) AS nearest CROSS JOIN log ON log.seq = nearest.value WHERE {where}"  # noqa: S608 - only our own fragments, values are bound
-        )
+        statement = SQL["wanted_positions"].format(conditions=where)
 
         def find_accepted(seqs: Sequence[int]) -> list[int]:
             return [seq for (seq,) in self._db.execute(statement, (encode_list(seqs), *values))]
@@ -529,15 +514,15 @@ class SqliteReader(StoreReader):
         conditions, values = build_conditions(_DIALECT, self._reach, query)
         if query.labels:
             bounds, bound = _bound_labels(query)
-            head = f"SELECT label.seq AS seq FROM label JOIN log ON log.seq = label.seq WHERE label.label = ? AND label.scope = ?{bounds}"  # noqa: S608 - only our own fragments, values are bound
+            head = SQL["label_stream"].format(bounds=bounds)
             streams = [(head, [query.labels[0], scope, *bound]) for scope in sorted({scope for scope, _ in pairs})]
         elif self._reach.readable is None and not query.scopes and not query.kinds:
             streams = []
         else:
-            head = "SELECT log.seq AS seq FROM log WHERE log.scope = ? AND log.kind = ?"
+            head = SQL["kind_stream"]
             streams = [(head, [scope, kind]) for scope, kind in pairs]
         if not streams or len(streams) > MAX_STREAMS:
-            streams = [("SELECT log.seq AS seq FROM log WHERE TRUE", [])]
+            streams = [(SQL["whole_stream"], [])]
         selection = " UNION ALL ".join(f"{head} AND {' AND '.join(conditions)}" for head, _ in streams)
         selection += f" ORDER BY seq {'DESC' if query.newest_first else 'ASC'}"
         if query.limit is not None:
@@ -591,7 +576,9 @@ def _select_stream(reach: Reach, query: Query, columns: str) -> tuple[str, Seque
     if not is_storable((*own, *values)):
         return "", ()
     limit = "" if query.limit is None else f" LIMIT {int(query.limit)}"
-    statement = f"SELECT {columns} FROM {head} AND {' AND '.join(conditions)} ORDER BY {order} {direction}{limit}"  # noqa: S608 - only our own fragments, values are bound
+    statement = SQL["stream"].format(
+        columns=columns, head=head, conditions=" AND ".join(conditions), order=order, direction=direction, limit=limit
+    )
     return statement, (*own, *values)
 
 

@@ -217,7 +217,7 @@ def check_owner(database: apsw.Connection, path: Path | None) -> None:
     """Refuse a database of another program, and a store of a newer Lukasa."""
     if database.pragma("application_id") == APPLICATION_ID:
         MIGRATIONS.check(int(str(database.pragma("user_version"))), str(path))
-    elif database.execute("SELECT count(*) FROM sqlite_schema").get:
+    elif database.execute(SQL["count_schema"]).get:
         raise StoreForeign(f"{path} is a database of another program; it was left untouched.")
 
 
@@ -276,7 +276,7 @@ def copy_database(database: apsw.Connection, target: Path) -> None:
         delete_if_abandoned(part)
     part, descriptor = create_part(target)
     try:
-        database.execute("VACUUM INTO ?", (str(part),))
+        database.execute(SQL["copy_database"], (str(part),))
         copy = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             copy.execute(SQL["renew_head_token"])

@@ -117,13 +117,13 @@ class UnindexedTexts:
         indexed: Mapping[int, str],
     ) -> dict[int, float]:
         """Score matches that are not indexed, and indexed texts that match, as FTS5 would if all were indexed."""
-        block = database.execute("SELECT block FROM words_data WHERE id = 1").get
+        block = database.execute(SQL["text_counts"]).get
         texts, all_tokens = _read_varints(block or b"\0\0")
         texts, all_tokens = texts + len(self.tokens), all_tokens + sum(map(len, self.tokens.values()))
         average = all_tokens / texts or 1.0
 
         def weigh(phrase: IndexPhrase) -> tuple[IndexPhrase, float]:
-            holding = database.execute("SELECT count(*) FROM words WHERE words MATCH ?", (phrase.written,)).get
+            holding = database.execute(SQL["count_texts_with"], (phrase.written,)).get
             holding += sum(phrase.count_in(tokens) > 0 for tokens in self.tokens.values())
             idf = log((texts - holding + 0.5) / (holding + 0.5)) if holding <= texts else 0.0
             return phrase, idf if idf > 0 else MIN_IDF

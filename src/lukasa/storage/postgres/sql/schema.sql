@@ -38,3 +38,15 @@ INSERT INTO admission (role, scope, writes, agent) VALUES (%s, %s, %s, %s)
 -- name: grant_reading
 -- Give a role the rights it needs to read.
 SELECT grant_reading(%s)
+
+-- name: lock_version
+-- Wait for another process that migrates the store. No role but the owner's can lock this table.
+LOCK TABLE lukasa.meta IN SHARE ROW EXCLUSIVE MODE
+
+-- name: create_schema
+-- Create the schema of a store.
+CREATE SCHEMA IF NOT EXISTS lukasa
+
+-- name: create_pgvector
+-- Install pgvector.
+CREATE EXTENSION IF NOT EXISTS vector SCHEMA public

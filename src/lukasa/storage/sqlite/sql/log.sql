@@ -122,3 +122,7 @@ UPDATE meta SET value = lower(hex(randomblob(16))) WHERE name = 'head_token'
 -- name: raise_high_water
 -- Store a position as the newest ever used.
 INSERT OR REPLACE INTO meta (name, value) VALUES ('high_water', ?)
+
+-- name: tally
+-- Return the counts of every scope and kind.
+SELECT scope, kind, live, versions FROM tally ORDER BY scope, kind

@@ -191,3 +191,15 @@ SELECT count(*) FROM (
 -- Count the current versions again.
 UPDATE tally SET live = (SELECT count(*) FROM log WHERE log.scope = tally.scope AND log.kind = tally.kind
     AND NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = log.seq))
+
+-- name: select_schema
+-- Return all tables, indexes and views.
+SELECT type, name, sql FROM sqlite_schema
+
+-- name: count_schema
+-- Count the tables, indexes and views.
+SELECT count(*) FROM sqlite_schema
+
+-- name: copy_database
+-- Write a copy of the database to a new file.
+VACUUM INTO ?

@@ -59,3 +59,11 @@ SELECT seq, line ->> 'deleted' IS NOT NULL,
        EXISTS (SELECT 1 FROM hidden WHERE hidden.seq = log.seq),
        EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = log.seq)
 FROM log WHERE scope = ? AND kind = ? AND id = ? ORDER BY version
+
+-- name: drop_shadow_quarantine
+-- Drop the temporary table of quarantines.
+DROP TABLE temp.quarantine
+
+-- name: drop_shadow_hidden
+-- Drop the temporary table of hidden versions.
+DROP TABLE temp.hidden

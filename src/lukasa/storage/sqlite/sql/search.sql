@@ -66,3 +66,11 @@ FROM json_each(?1) AS wanted
 -- Select id and text of the current versions at some positions in a scope and kind.
 SELECT log.seq, log.id, CASE WHEN json_valid(line) THEN line ->> 'text' END FROM json_each(?1) AS wanted CROSS JOIN log ON log.seq = wanted.value
 WHERE log.scope = ?2 AND log.kind = ?3 AND NOT EXISTS (SELECT 1 FROM not_current WHERE not_current.seq = log.seq)
+
+-- name: text_counts
+-- Return the block in which the text index counts its texts and tokens.
+SELECT block FROM words_data WHERE id = 1
+
+-- name: count_texts_with
+-- Count the indexed texts that hold a phrase.
+SELECT count(*) FROM words WHERE words MATCH ?

@@ -20,10 +20,7 @@ from lukasa.text import statements, terms
 
 pytestmark = pytest.mark.requirement("LOG-5")
 
-UNREGISTERED = {
-    "models/reranker.py": "names of rerankers",
-    "core/text_cache.py": "the module itself",
-}
+UNREGISTERED = {"models/reranker.py": "names of rerankers", "core/text_cache.py": "the module itself"}
 """The modules that use ``lru_cache``, and what theirs hold."""
 
 

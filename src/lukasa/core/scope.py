@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lukasa.core.text_cache import cache_texts
 from lukasa.errors import InvalidInput
@@ -70,12 +70,14 @@ class Reach:
 
     readable: frozenset[str] | None
     writable: frozenset[str] | None
+    unlimited: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("readable", "writable"):
             scopes = getattr(self, name)
             if scopes is not None:  # no limited reach may include the system scope
                 object.__setattr__(self, name, scopes - {SYSTEM})
+        object.__setattr__(self, "unlimited", self.readable is None and self.writable is None)
 
     @classmethod
     def of(cls, read: Iterable[str], write: Iterable[str] | None = None) -> Reach:
@@ -94,10 +96,6 @@ class Reach:
         """The project scope that the caller may write, if there is exactly one; else ""."""
         found = [name for name in self.writable or () if name.startswith(PROJECT_PREFIX)]
         return found[0] if len(found) == 1 else ""
-
-    @property
-    def unlimited(self) -> bool:
-        return self.readable is None and self.writable is None
 
 
 FULL_REACH = Reach(None, None)

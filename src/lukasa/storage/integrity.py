@@ -73,9 +73,13 @@ class Fingerprint:
     def of(cls, records: Iterable[Record]) -> Self:
         """Return the fingerprint of records in log order."""
         fingerprint = cls()
-        for record in records:
-            fingerprint.add(record.scope, record.kind, record.digest)
+        fingerprint.extend(records)
         return fingerprint
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """Count the next versions of the log."""
+        for record in records:
+            self.add(record.scope, record.kind, record.digest)
 
     def add(self, scope: str, kind: str, digest: bytes) -> None:
         """Count the next version of the log."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol
 
 from lukasa.api_connection import ApiConnection
@@ -152,7 +153,10 @@ def is_synced(record: Record) -> bool:
 
 def fingerprint_log(journal: Journal) -> dict[ScopeAndKind, DigestSum]:
     """Return the sums of the digests of everything that is exchanged, per scope and kind."""
-    return Fingerprint.of(filter(is_synced, journal.read(replace(ENTIRE_LOG, before=journal.tip() + 1)))).by_kind
+    found, records = Fingerprint(), journal.read(replace(ENTIRE_LOG, before=journal.tip() + 1))
+    while page := list(islice(records, _BATCH_ENTRIES)):
+        found.extend([record for record in page if is_synced(record)])
+    return found.by_kind
 
 
 def sync_logs(journal: Journal, peer: LogPeer, progress: Progress | None = None) -> SyncResult:

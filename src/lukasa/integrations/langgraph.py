@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 from lukasa.core.outcome import Refused
 from lukasa.core.record import Draft, Key, Record, draft_from
-from lukasa.core.text_cache import BoundedCache, cache_texts
+from lukasa.core.text_cache import BoundedCache
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.integrations import GRAPH_CHECKPOINT, GRAPH_WRITES
 from lukasa.integrations.deltas import apply_difference, encode_difference, find_change
@@ -80,14 +80,16 @@ class _Place(NamedTuple):
         """Return the id of a checkpoint's record. Those of a place follow each other in the index, so that a put changes one page."""
         if len(checkpoint_id) > _LONG_ID or not checkpoint_id.isprintable() or checkpoint_id.startswith("#"):
             checkpoint_id = f"#{hash_names(checkpoint_id)}"
-        return f"{_hash_place(*self)}/{checkpoint_id}"
+        return f"{hash_names(*self)}/{checkpoint_id}"
 
     def writes_id(self, checkpoint_id: str, task_id: str) -> str:
         """Return the id of the record with a task's pending writes."""
         return f"{self.record_id(checkpoint_id)}/{hash_names(task_id)}"
 
     def labels(self) -> tuple[str, ...]:
-        return _place_labels(*self)
+        """Return the labels of a checkpoint: that of its place, and in the namespaces of subgraphs that of the thread."""
+        place = f"place={hash_names(*self)}"
+        return (place, f"thread={hash_names(self.thread)}") if self.namespace else (place,)
 
 
 class _StoredCheckpoint(NamedTuple):
@@ -194,7 +196,9 @@ class LukasaSaver(BaseCheckpointSaver[int]):
 
     def _find_newest(self, reader: Reader, place: _Place) -> tuple[Record | None, bool]:
         """Return the checkpoint with the highest id, and whether some were not stored in the order of their ids."""
-        found = reader.read_parsed(_newest_query(self._scope, place), self._records)
+        labels = place.labels()[:1]
+        query = Query(kinds=(GRAPH_CHECKPOINT,), scopes=(self._scope,), labels=labels, newest_first=True, limit=1)
+        found = reader.read_parsed(query, self._records)
         if found and _OUT_OF_ORDER in found[0].labels:
             return next(iter(self._list_records(reader, place.config(""))), None), True
         return (found[0] if found else None), False
@@ -545,25 +549,9 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         await asyncio.to_thread(lambda: self.prune(thread_ids, strategy=strategy))
 
 
-_hash_place = cache_texts(1_000)(hash_names)
-
-
-@cache_texts(1_000)
-def _place_labels(thread: str, namespace: str) -> tuple[str, ...]:
-    """Return the labels of a checkpoint: that of its place, and in the namespaces of subgraphs that of the thread."""
-    place = f"place={hash_names(thread, namespace)}"
-    return (place, f"thread={hash_names(thread)}") if namespace else (place,)
-
-
 def _thread_labels(thread: str) -> tuple[str, str]:
     """Return the labels one of which each record of a thread has."""
     return f"place={hash_names(thread, '')}", f"thread={hash_names(thread)}"
-
-
-@cache_texts(1_000)
-def _newest_query(scope: str, place: _Place) -> Query:
-    """Return the query for the checkpoint that was stored last."""
-    return Query(kinds=(GRAPH_CHECKPOINT,), scopes=(scope,), labels=place.labels()[:1], newest_first=True, limit=1)
 
 
 def _place_of(config: Config) -> _Place:

@@ -214,7 +214,8 @@ class NetworkHub:
 
         def is_settled(record: Record) -> bool:
             sender = sender_of(record)
-            key = _acknowledgement_key(sender, record.body["news"].get("signal_id", ""), agent_id)
+            id = _hash_names(sender, record.body["news"].get("signal_id", ""), agent_id)
+            key = Key(SHARED, ACKNOWLEDGEMENT_KIND, id)
             return sender == agent_id or (reader.get(key) is not None if taken is None else key.id in taken)
 
         open_signals = [_find_news(reader, id) for id in cursor["open"]] if cursor is not None else []
@@ -303,10 +304,6 @@ def _taken_since(reader: Reader, agent_id: str, position: int) -> set[str]:
         if len(page) < _PAGE_SIZE or page[-1].seq <= position:
             return taken
         before = page[-1].seq
-
-
-def _acknowledgement_key(sender: str, signal_id: str, agent_id: str) -> Key:
-    return Key(SHARED, ACKNOWLEDGEMENT_KIND, _hash_names(sender, signal_id, agent_id))
 
 
 def _hash_names(*names: str) -> str:

@@ -103,7 +103,9 @@ class Archives:
         while True:
             number += 1
             manifest = replace(manifest, number=number)
-            data = _encode_manifest(manifest)
+            body = {"format": FORMAT, "schema": SCHEMA, **asdict(manifest)}
+            seal = hashlib.sha256(canonical_json.encode(body)).hexdigest()
+            data = canonical_json.encode({**body, "seal": seal}) + b"\n"
             try:
                 self._store.put(self._manifest_name(number), data, new=not self._is_only_writer)
             except FileTaken:
@@ -221,11 +223,6 @@ def _read_chunks(path: Path, secret: str, digest: Any) -> Iterator[bytes]:
         for chunk in encrypt(plain, secret) if secret else plain:
             digest.update(chunk)
             yield chunk
-
-
-def _encode_manifest(manifest: Manifest) -> bytes:
-    body = {"format": FORMAT, "schema": SCHEMA, **asdict(manifest)}
-    return canonical_json.encode({**body, "seal": hashlib.sha256(canonical_json.encode(body)).hexdigest()}) + b"\n"
 
 
 def _decode_manifest(data: bytes, name: str, number: int) -> Manifest:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import string
-import unicodedata
 from collections.abc import Sequence
+from unicodedata import category, normalize
 
 from lukasa.core.text_cache import cache_texts
 
@@ -65,17 +65,10 @@ def split_words(text: str) -> list[str]:
     """Return the words and punctuation marks of a text, in lower case and without accents."""
     if text.isascii():
         return _ASCII_WORD.findall(_ASCII_CONTROL.sub("", text).lower())
-    kept = "".join([each for each in text if not _is_control(each)])
-    decomposed = unicodedata.normalize("NFD", _IDEOGRAPH.sub(r" \1 ", kept))
-    plain = "".join([each for each in decomposed if unicodedata.category(each) != "Mn"]).lower()
-    return "".join([f" {each} " if _is_punctuation(each) else each for each in plain]).split()
-
-
-def _is_control(character: str) -> bool:
-    return character == "\ufffd" or (
-        unicodedata.category(character) in _CONTROL_CATEGORIES and character not in "\t\n\r"
+    kept = "".join(
+        [each for each in text if each in "\t\n\r" or not (each == "\ufffd" or category(each) in _CONTROL_CATEGORIES)]
     )
-
-
-def _is_punctuation(character: str) -> bool:
-    return character in string.punctuation or unicodedata.category(character).startswith("P")
+    decomposed = normalize("NFD", _IDEOGRAPH.sub(r" \1 ", kept))
+    plain = "".join([each for each in decomposed if category(each) != "Mn"]).lower()
+    is_sign = [each in string.punctuation or category(each).startswith("P") for each in plain]
+    return "".join([f" {each} " if sign else each for each, sign in zip(plain, is_sign, strict=True)]).split()

@@ -449,23 +449,20 @@ def _add_batch(
     quarantines = None
     if pending.has_quarantines:
         quarantines = quarantine.ActiveQuarantines(SqliteQuarantineBackend(pending.database))
-    writable, trusts_new_ids = reach.writable, quarantines is None and not pending.checks_fresh_ids
+    writable = reach.writable
     obstacle: Refused | Conflict | None = None
     try:
-        if trusts_new_ids and _are_all_new(pending, reach, batch):
+        if quarantines is None and not pending.checks_fresh_ids and _are_all_new(pending, reach, batch):
             pending.add_first_versions(batch, at, recorded_at)
             written = pending.rows_since(savepoint)
             if not all(sealed.has_new_id for sealed in batch):
                 pending.write_through()  # later jobs of the group must find these keys
             return written
         for sealed in batch:
-            draft, scope, kind, id, author, _, has_new_id = sealed
+            draft, scope, kind, id, author, _, _ = sealed
             if writable is not None and scope not in writable:
                 obstacle = refuse_closed_scope(scope)
                 break
-            if has_new_id and trusts_new_ids and not draft.deleted and not draft.expected:
-                pending.add_first_versions((sealed,), at, recorded_at)
-                continue
             moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
             pending.note_indexed_parts(scope, draft.labels, draft.links)
             key = (scope, kind, id)

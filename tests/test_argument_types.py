@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -142,3 +143,30 @@ def test_numbers_and_lists_of_other_libraries_fit() -> None:
         assert len(memory.recall("deploy", k, kinds={"memory": 1}).hits) == 1
         with pytest.raises(TypeError, match="unexpected keyword"):
             memory.recall("deploy", limit=3)  # type: ignore[call-arg]
+
+
+def test_arguments_are_checked_once_and_again_where_a_user_calls_from_inside() -> None:
+    looked: list[str] = []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "_find_misfits":
+            looked.append(frame.f_back.f_locals["function"].__qualname__)
+
+    with lukasa.open("memory:", embedder="hash") as memory:
+        sys.setprofile(note)
+        try:
+            memory.remember("We deploy on Tuesdays.")
+            memory.recall("deploy")
+        finally:
+            sys.setprofile(None)
+        assert looked == ["Memory.remember", "Recall.__call__"]
+        wrong: Any = 5
+
+        def ask(_: Any) -> list[lukasa.Draft]:
+            memory.vault.get(wrong)
+            return []
+
+        with pytest.raises(lukasa.InvalidInput, match="id must be str"):
+            memory.journal.append_if(ask)
+        with pytest.raises(lukasa.InvalidInput, match="labels must be"):
+            memory.vault.search("deploy", labels=wrong)

@@ -39,6 +39,7 @@ from lukasa.errors import InvalidInput
 from lukasa.jobs import Jobs
 from lukasa.journal import Journal
 from lukasa.journal.gate import Gate, KindSpec, override_pii
+from lukasa.journal.journal import with_file_deletion
 from lukasa.models.embedder import Embedder
 from lukasa.storage.engine import Engine, LogCompactionResult, Progress, VerifyReport
 from lukasa.storage.engines import EngineOptions, open_engine
@@ -278,10 +279,9 @@ class Memory:
         self._parts = parts
         self._shares_engine = shares_engine
         self.place = parts.location
-        self.journal = journal
+        self.journal = with_file_deletion(journal, self._delete_files)
         self.valid_journal = journal.with_valid_bodies()
         self.jobs = jobs
-        journal._delete_files = self._delete_files
 
     def _delete_files(self, keys: Sequence[Key], subject: str | None, exact: bool) -> tuple[str, ...]:
         """Delete the files of erased sessions, those that name a subject, and copies that were left next to the store."""

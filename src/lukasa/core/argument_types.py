@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
 from itertools import zip_longest
-from types import FunctionType, NoneType, UnionType
+from types import FrameType, FunctionType, NoneType, UnionType
 from typing import IO, Any, BinaryIO, ForwardRef, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from lukasa.errors import InvalidInput, LukasaError
@@ -70,15 +70,16 @@ def check_arguments(target: Target) -> Target:
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
         nonlocal signature
-        caller = sys._getframe(1)
-        is_inner = caller.f_globals.get("__name__") in _services or caller.f_globals.get("__package__") in _services
-        if is_inner and not caller.f_code.co_flags & inspect.CO_VARKEYWORDS:
+        if _is_called_by_service(inspect.currentframe()):
             return function(*arguments, **options)
         if signature is None:
             signature = _read_signature(function)
         if not (misfits := _find_misfits(signature, arguments, options)):
             return function(*arguments, **options)
-        errors = [_describe_misfit(function, *misfit) for misfit in misfits]
+        called = function.__qualname__
+        if "." in called and arguments:  # the class of the object, which may inherit the method
+            called = f"{type(arguments[0]).__name__}.{function.__name__}"
+        errors = [_describe_misfit(function, called, *misfit) for misfit in misfits]
         if not refuses or any(misleads(value, expected) for _, value, expected in misfits):
             raise errors[0]
         try:
@@ -89,6 +90,15 @@ def check_arguments(target: Target) -> Target:
             raise errors[0] from error
 
     return checked  # type: ignore[return-value]  # the wrapper has the signature of the function
+
+
+def _is_called_by_service(frame: FrameType | None) -> bool:
+    """Tell whether a service made a call, and does not just hand on keywords of any name."""
+    caller = frame and frame.f_back
+    if caller is None or caller.f_code.co_flags & inspect.CO_VARKEYWORDS:
+        return False
+    names = caller.f_globals
+    return names.get("__name__") in _services or names.get("__package__") in _services
 
 
 def _find_misfits(
@@ -209,7 +219,9 @@ def _fits_later(reference: ForwardRef, value: Any) -> bool:
     return True
 
 
-def _describe_misfit(function: FunctionType, name: str, value: Any, expected: ExpectedType) -> InvalidInput:
+def _describe_misfit(
+    function: FunctionType, called: str, name: str, value: Any, expected: ExpectedType
+) -> InvalidInput:
     """Return the error that names an argument of a wrong type and says what to write instead."""
     name = str(inspect.getfullargspec(function).varargs) if name == "*" else name
     annotation = function.__annotations__[name]
@@ -219,5 +231,5 @@ def _describe_misfit(function: FunctionType, name: str, value: Any, expected: Ex
     elif value is None:
         hint = "Leave it out, or give it a value."
     else:
-        hint = f"help({function.__qualname__}) describes the parameters."
+        hint = f"help({called}) describes the parameters."
     return InvalidInput(f"{name} must be {annotation}, not {type(value).__name__}: {shown}.", hint=hint)

@@ -8,19 +8,92 @@ repeats what such a version said goes too, so that nobody keeps erased content b
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lukasa.core import canonical_json
-from lukasa.core.record import DERIVED_FROM, Key, Record
+from lukasa.core.record import DERIVED_FROM, Key, Record, entry_bytes
+from lukasa.core.scope import SYSTEM
+from lukasa.errors import InvalidInput
 from lukasa.journal.write_rules import PROPOSAL
-from lukasa.storage.engine import SET_ASIDE, Query, Reader
+from lukasa.storage.engine import (
+    API_TOKEN,
+    IMPORT,
+    PAGE_SESSION,
+    QUARANTINE,
+    RESERVED_KINDS,
+    SET_ASIDE,
+    TOKEN_USE,
+    EraseResult,
+    Query,
+    Reader,
+    hash_erased_key,
+)
+from lukasa.storage.reader import names_subject
 
 SYNC_CONFLICT = "sync_conflict"
+_MAX_SUBJECT_LENGTH = 10_000
 _KINDS_WITH_COPIES = (SYNC_CONFLICT, PROPOSAL, SET_ASIDE)
 
 
-def choose_erased(reader: Reader, named: Iterable[Key]) -> list[Key | Record]:
+@dataclass(frozen=True, slots=True)
+class ErasureReceipt:
+    """The receipt of an erasure, without content: its record's id, what was removed, and what is still on disk.
+
+    ``records`` and ``by_kind`` count what was removed whole, ``restored`` the records that lost only versions which were
+    derived from it, and ``versions`` both. ``id`` is ``None`` when there was nothing to erase; nothing was recorded then.
+    ``files`` names the files that were deleted: those of sessions, and copies of the store that were left next to it. The
+    record in the log has their number.
+    """
+
+    id: str | None
+    records: int
+    versions: int
+    by_kind: Mapping[str, int]
+    residue: str | None
+    files: tuple[str, ...] = ()
+    restored: int = 0
+
+
+DeleteFiles = Callable[[Sequence[Key], str | None, bool], Sequence[str]]
+"""Deletes the files of records and of a subject, whose letter case may count, and returns their names."""
+
+
+def choose_erased(reader: Reader, keys: Sequence[Key], subject: str | None, exact: bool) -> list[Key | Record]:
+    """Return what an erasure of the named records, or of a subject, removes: records whole, and single versions of others."""
+    if subject and len(subject) > _MAX_SUBJECT_LENGTH:
+        raise InvalidInput(
+            f"The subject has {len(subject):,} characters; at most {_MAX_SUBJECT_LENGTH:,} are allowed.",
+            hint="Name a record, or give the first words of the text.",
+        )
+    chosen = dict.fromkeys(keys)
+    if subject:
+        mentioning = reader.read(Query(mentions=subject, every_version=True, hidden=True))
+        named = (record.key for record in mentioning if names_subject(entry_bytes(record), subject, exact=exact))
+        chosen.update(dict.fromkeys(named))
+    protected = RESERVED_KINDS - ({QUARANTINE, SET_ASIDE, IMPORT} if subject else {SET_ASIDE})
+    protected |= {API_TOKEN, PAGE_SESSION, TOKEN_USE}  # a hash may hold any letters; tokens are revoked, not erased
+    return [entry for entry in _find_erased(reader, chosen) if entry.scope != SYSTEM or entry.kind not in protected]
+
+
+def receipt_body(
+    chosen: Iterable[Key | Record], erased: EraseResult, *, reason: str, salt: str, files: int
+) -> dict[str, Any]:
+    """Return what the log keeps of an erasure: numbers, and salted hashes of what was erased."""
+    marks = {
+        hash_erased_key(entry, salt) if isinstance(entry, Key) else hash_erased_key(entry.key, salt, entry.version)
+        for entry in chosen
+    }
+    body = {
+        "records": erased.records, "versions": erased.versions, "by_kind": dict(erased.by_kind),
+        "reason": reason, "salt": salt, "marks": sorted(marks),
+    }  # fmt: skip
+    body |= {"restored": erased.restored} if erased.restored else {}
+    return body | ({"files": files} if files else {})
+
+
+def _find_erased(reader: Reader, named: Iterable[Key]) -> list[Key | Record]:
     """Return the records that an erasure of the named ones removes whole, and the single versions of others."""
     whole = dict.fromkeys(named)
     histories = {key: reader.history(key, hidden=True) for key in reader.descendants(list(whole), hidden=True)}

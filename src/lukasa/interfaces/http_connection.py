@@ -17,67 +17,10 @@ from lukasa.interfaces.auth import SAFE_HEADERS, TOKEN_KEY
 from lukasa.interfaces.limits import MAX_HEAD_BYTES, ConnectionLimits
 from lukasa.interfaces.outcomes import request_error
 
-MAX_HELD_BYTES = 65_536
-
 if TYPE_CHECKING:
     _Parser = H11Protocol
 else:
     _Parser = asyncio.Protocol
-
-
-class JoinedWrites(asyncio.Transport):
-    """A transport that sends the head and the body of a response together, so that the client is woken once.
-
-    What is written is held back until the response ends, ``MAX_HELD_BYTES`` are held, or the event loop takes its next step.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._transport = transport
-        self._loop = loop
-        self._held: list[bytes] = []
-        self._held_bytes = 0
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Hold bytes back."""
-        if not self._held:
-            self._loop.call_soon(self.flush)
-        self._held.append(bytes(data))
-        self._held_bytes += len(data)
-        if self._held_bytes > MAX_HELD_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Send what is held back."""
-        if self._held:
-            data, self._held, self._held_bytes = b"".join(self._held), [], 0
-            self._transport.write(data)
-
-    def close(self) -> None:
-        """Send what is held back, and close."""
-        self.flush()
-        self._transport.close()
-
-    def abort(self) -> None:
-        """Close at once."""
-        self._held.clear()
-        self._transport.abort()
-
-    def is_closing(self) -> bool:
-        """Return whether the connection is closing."""
-        return self._transport.is_closing()
-
-    def pause_reading(self) -> None:
-        """Stop reading."""
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Go on reading."""
-        self._transport.resume_reading()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what the transport knows, such as the address of the client."""
-        return self._transport.get_extra_info(name, default)
 
 
 class LimitedConnection(_Parser):
@@ -91,8 +34,7 @@ class LimitedConnection(_Parser):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place among the connections, or the place of one that waits (see ``_makes_room``)."""
-        self._writes = JoinedWrites(transport, asyncio.get_running_loop())
-        super().connection_made(self._writes)
+        super().connection_made(transport)
         self._waiting_since = self.loop.time()
         self._waits = True
         self._read_timer: asyncio.TimerHandle | None = None
@@ -134,8 +76,7 @@ class LimitedConnection(_Parser):
             self._stop_timers()
 
     def on_response_complete(self) -> None:
-        """Send the response, and wait for the next request."""
-        self._writes.flush()
+        """Wait for the next request."""
         self._waiting_since, self._waits = self.loop.time(), True
         if self._read_timer is not None:
             self._read_timer.cancel()

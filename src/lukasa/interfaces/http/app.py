@@ -25,7 +25,6 @@ from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
 from lukasa.interfaces.dashboard import login
 from lukasa.interfaces.dashboard.assets import PAGE_PATHS, read_assets, serve_asset
 from lukasa.interfaces.dashboard.login import LOGIN_PATHS
-from lukasa.interfaces.http.direct_routes import DirectRoutes
 from lukasa.interfaces.http.idempotency import IdempotencyMiddleware
 from lukasa.interfaces.http.metrics import RequestMetrics
 from lukasa.interfaces.http.openapi import OPEN_PATHS, describe_api
@@ -162,10 +161,9 @@ def build_app(
     if mcp_app is not None:
         app.router.routes.extend(mcp_app.routes)
     _add_error_handlers(app)
-    direct = DirectRoutes(app, (route for router in ROUTERS for route in router.routes))
     admitted = TokenAuthMiddleware(
         IdempotencyMiddleware(
-            direct, app.router.routes, stores, STREAMING_PATHS | READING_PATHS | _MEM0_READING_PATHS | {"/v1/tokens"}
+            app, app.router.routes, stores, STREAMING_PATHS | READING_PATHS | _MEM0_READING_PATHS | {"/v1/tokens"}
         ),
         token_source,
         allowed_hosts,

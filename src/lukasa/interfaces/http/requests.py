@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import anyio.to_thread
 from fastapi import Depends, Header, Request
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from starlette.types import Scope
 
 from lukasa.core.clock import from_iso
 from lukasa.errors import InvalidInput
@@ -38,25 +37,12 @@ class RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-async def find_memory(stores: CallerStores, scope: Scope) -> Memory:
-    """Return the store for the caller of a request. Only opening it needs a thread."""
-    caller = scope.get(CALLER_KEY)
-    memory = stores.find_open(caller) if isinstance(caller, Caller) else None
-    return await anyio.to_thread.run_sync(stores.for_request, scope) if memory is None else memory
-
-
-async def find_writing_memory(stores: CallerStores, scope: Scope) -> Memory:
-    """Return the store for the caller of a request that writes; with an Idempotency-Key, its writes are done once."""
-    memory = await find_memory(stores, scope)
-    keyed: KeyedRequest | None = scope.get(REQUEST_KEY)
-    if keyed is not None:
-        memory = keyed.memory = memory.for_request(keyed.id, keyed.fingerprint)
-    return memory
-
-
 async def get_memory(request: Request) -> Memory:
-    """Return the store for the caller of a request."""
-    return await find_memory(request.app.state.stores, request.scope)
+    """Return the store for the caller of a request. Only opening it needs a thread."""
+    stores: CallerStores = request.app.state.stores
+    caller = request.scope.get(CALLER_KEY)
+    memory = stores.find_open(caller) if isinstance(caller, Caller) else None
+    return await anyio.to_thread.run_sync(stores.for_request, request.scope) if memory is None else memory
 
 
 CallerMemory = Annotated[Memory, Depends(get_memory)]
@@ -72,9 +58,15 @@ IdempotencyKey = Annotated[
 ]
 
 
-async def get_writing_memory(request: Request, key: IdempotencyKey = None) -> Memory:  # noqa: ARG001 - see below
-    """Return the store for the caller of a request that writes. OpenAPI describes the key, which the middleware reads."""
-    return await find_writing_memory(request.app.state.stores, request.scope)
+async def get_writing_memory(memory: CallerMemory, request: Request, key: IdempotencyKey = None) -> Memory:  # noqa: ARG001 - see below
+    """Return the store for the caller of a request that writes; with an Idempotency-Key, its writes are done once.
+
+    OpenAPI describes the key, which the middleware reads.
+    """
+    keyed: KeyedRequest | None = request.scope.get(REQUEST_KEY)
+    if keyed is not None:
+        memory = keyed.memory = memory.for_request(keyed.id, keyed.fingerprint)
+    return memory
 
 
 WritingMemory = Annotated[Memory, Depends(get_writing_memory)]

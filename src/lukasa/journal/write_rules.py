@@ -64,7 +64,9 @@ class WriteRules:
     def needs_look(self, draft: Draft, channel: Channel) -> bool:
         """Tell whether a decision about a draft needs what the store holds; most need nothing."""
         spec = self._gate.spec(draft.kind)
-        if _replaces(draft.links) or (spec.agent_field and _named_agent(draft, spec) not in ("", self._author)):
+        if any(link.relation in REPLACING_RELATIONS for link in draft.links):
+            return True
+        if spec.agent_field and _named_agent(draft, spec) not in ("", self._author):
             return True
         if channel != "service":
             return bool(draft.id)
@@ -92,7 +94,8 @@ class WriteRules:
         for link in draft.links:
             if link.relation in REPLACING_RELATIONS and link.to != draft.key:
                 target = reader.history(link.to)
-                if target and self._belongs_to_others(target) and not _holds_link(known, link):
+                is_held = bool(known) and link in known[-1].links
+                if target and self._belongs_to_others(target) and not is_held:
                     return Refused("needs_owner", f"{link.to} is not {self._author or 'this caller'}'s to supersede.")
         if draft.deleted and spec.is_statement and known and known[-1].author != self._author:
             return Refused("needs_owner", f"{draft.key} is another agent's work; only the owner deletes it for others.")
@@ -154,14 +157,6 @@ def change_draft(change: Mapping[str, Any]) -> Draft:
         labels=tuple(change.get("labels", ())), links=tuple(links), deleted=change.get("deleted", False),
         expected=change.get("expected"),
     )  # fmt: skip
-
-
-def _replaces(links: Sequence[Link]) -> bool:
-    return any(link.relation in REPLACING_RELATIONS for link in links)
-
-
-def _holds_link(history: Sequence[Record], link: Link) -> bool:
-    return bool(history) and link in history[-1].links
 
 
 def _named_agent(record: Draft | Record, spec: KindSpec) -> str:

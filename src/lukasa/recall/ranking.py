@@ -30,7 +30,6 @@ from lukasa.core.text_cache import cache_texts
 from lukasa.journal.write_rules import MAX_TRUST_GAP
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion
 from lukasa.recall.relevance import USUAL_COSINES, compute_relevance
-from lukasa.recall.second_look import topic
 from lukasa.recall.signals import (
     JOINT_SIGNALS,
     MAX_DEDUCTION,
@@ -42,6 +41,7 @@ from lukasa.recall.signals import (
     adjacent,
     dated,
     speaks_of_self,
+    topic,
 )
 from lukasa.text.differences import find_difference
 from lukasa.text.statements import Statement, parse_statements, statement_changes

@@ -10,6 +10,7 @@ the text are found by their words (see ``coverage``).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -22,10 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lukasa.core.text_cache import BoundedCache, cache_texts
-from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion, QuestionKind, TimeOrder, asks_for_several
+from lukasa.recall.query import (
+    ASSISTANT_ROLES,
+    ParsedQuestion,
+    QuestionKind,
+    TimeOrder,
+    asks_for_several,
+    asks_for_summary,
+)
 from lukasa.text.dates import find_periods
 from lukasa.text.patterns import compile_on_use
-from lukasa.text.terms import find_related_offsets, find_term_offsets, fold_text
+from lukasa.text.terms import extract_keywords, find_related_offsets, find_term_offsets, fold_text, terms_from_words
 
 Values = NDArray[np.float64]
 
@@ -47,6 +55,11 @@ _DAYS_SOON_AFTER = 10  # people still talk about an event within this many days
 _MAX_RULES = 5  # more would crowd out the answer
 _SEARCHED_FOR_DATES = 30  # a text below these would not be among the best with a date either
 _MAX_PERIOD_DAYS = 100  # a text about a whole year says little about one day in it
+_TOPIC_HITS, _TOPIC_SEARCHED = (
+    20,
+    150,
+)  # how many of the best candidates name the topic, and how many are searched for it
+_MIN_SHARING, _ADDED_TERMS = 3, 10  # hits that share a word of the topic; how many such words count
 _MAX_BRIEF_LENGTH = 100  # a longer question usually also states something
 
 _OTHER_QUESTION_MARKS = ("\uff1f", "؟", "՞", "፧", "\u037e")
@@ -703,6 +716,34 @@ def adjacent(evidence: RankingEvidence, scores: Values) -> Values:
             better = [known.get((group, text), score) > score for text in (candidate.before, candidate.after)]
             values[index] = sum(better) / 2
             known.setdefault((group, candidate.text), score - MAX_DEDUCTION * values[index])
+    return values
+
+
+def topic(evidence: RankingEvidence, scores: Values) -> Values:
+    """Score how many words of the topic each lead passage has, when the question asks for a summary.
+
+    A request for a summary names a topic in a word or two, and most of what was said about it uses other words. Words of the
+    topic are those that some of the best hits share; the rarer among the candidates, the more they count.
+    """
+    if not asks_for_summary(evidence.question.text) or len(scores) <= _TOPIC_HITS:
+        return evidence.zeros
+    best = np.argsort(-scores, kind="stable")[:_TOPIC_SEARCHED].tolist()
+    leads = [lead_passage(evidence.candidates[index].text) for index in best]
+    weights: Counter[str] = Counter()
+    sharing: Counter[str] = Counter()
+    known = {*evidence.question.terms, *terms_from_words({candidate.name for candidate in evidence.candidates})}
+    for index, lead in zip(best[:_TOPIC_HITS], leads, strict=False):
+        for term in set(terms_from_words(extract_keywords(lead))) - known:
+            weights[term] += scores[index]
+            sharing[term] += 1
+    terms = sorted(term for term, count in sharing.items() if count >= _MIN_SHARING)
+    matches = TermMatches.from_texts(leads, (), terms)
+    presence = matches.presence_in_text[[matches.row_by_text[lead] for lead in leads]]
+    worth = np.array([weights[term] for term in terms]) * np.log(1 + len(leads) / presence.sum(axis=0))
+    worth[np.argsort(-worth, kind="stable")[_ADDED_TERMS:]] = 0.0
+    found: Values = presence @ worth
+    values = evidence.zeros
+    values[best] = found / (float(found.max(initial=0.0)) or 1.0)
     return values
 
 

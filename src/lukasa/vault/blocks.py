@@ -157,7 +157,8 @@ def _fit_entries(
 
     def render(count: int) -> str:
         rest = Counter(entry.heading for entry in entries[count:]) + (unread or Counter())
-        note = [_left_out_line(rest)] if unread is not None and rest else []
+        counts = " and ".join(f"{number:,} of {heading}" for heading, number in rest.items())
+        note = [f"- … {counts} did not fit; {_LIST_HINT}."] if unread is not None and rest else []
         return _render_entries(entries[:count], head, tail, note)
 
     low, high = 0, len(entries)
@@ -172,11 +173,6 @@ def _fit_entries(
     if tokens > budget:  # not even the line about what is left out fits
         text, tokens = "", 0
     return PromptBlock(text, tokens, low, cut=bool(left_out), counted_by=counter.name, left_out=left_out)
-
-
-def _left_out_line(rest: Counter[str]) -> str:
-    counts = " and ".join(f"{count:,} of {heading}" for heading, count in rest.items())
-    return f"- … {counts} did not fit; {_LIST_HINT}."
 
 
 def _render_entries(entries: Sequence[BlockEntry], head: str, tail: str, note: Sequence[str] = ()) -> str:

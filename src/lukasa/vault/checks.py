@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import Any
 
 from lukasa.core.canonical_json import SURROGATES
-from lukasa.core.choices import TIERS
+from lukasa.core.choices import TIERS, Tier
 from lukasa.core.clock import from_iso, to_iso, to_utc
 from lukasa.core.freshness import EXPIRES_AT
 from lukasa.core.outcome import Outcome, Refused
@@ -37,7 +37,7 @@ from lukasa.storage.engine import Query, Reader
 from lukasa.text.stopwords import NOISE_STOP_WORDS
 from lukasa.text.terms import normalise_text
 from lukasa.vault.duplicates import ComparableText, DuplicateIndex, DuplicateMatch
-from lukasa.vault.settings import AMBIGUOUS_SIGNALS, LOG, MEMORY_KIND, REGISTER, VaultSettings
+from lukasa.vault.settings import AMBIGUOUS_SIGNALS, CANON, LOG, MEMORY_KIND, REGISTER, VaultSettings
 
 DISTINCT_FROM = "distinct_from"
 """The relation from a memory to a similar one that states another fact, as the writer said."""
@@ -125,6 +125,11 @@ def memory_draft(
 
 def memory_key(scope: str, id: str) -> Key:
     return Key(scope, MEMORY_KIND, id)
+
+
+def default_tier(rules: VaultSettings, reach: Reach) -> Tier:
+    """Return the tier of what a caller keeps without a topic: canon of the owner, a register of an agent."""
+    return CANON if reach.unlimited or rules.agents_write_canon else REGISTER
 
 
 def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Reach) -> MemoryProposal | Refused:

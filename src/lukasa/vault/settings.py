@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lukasa.core.choices import Tier
-from lukasa.core.scope import Reach
 from lukasa.errors import InvalidInput
 from lukasa.text.terms import MIN_OVERLAP
 
@@ -91,8 +90,3 @@ class VaultSettings:
 
 DOCUMENT_SETTINGS = VaultSettings(capacity=DOCUMENT_CAPACITY, duplicates="document", agents_write_canon=True)
 """The profile ``document``: the numbers and rules of the document where the defaults differ."""
-
-
-def default_tier(rules: VaultSettings, reach: Reach) -> Tier:
-    """Return the tier of what a caller keeps without a topic: canon of the owner, a register of an agent."""
-    return CANON if reach.unlimited or rules.agents_write_canon else REGISTER

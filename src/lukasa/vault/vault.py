@@ -32,6 +32,7 @@ from lukasa.vault.checks import (
     RefusalCounter,
     StoreChecks,
     check_proposal,
+    default_tier,
     memory_draft,
     memory_key,
     read_register,
@@ -48,7 +49,7 @@ from lukasa.vault.review import (
     find_similar_pairs,
     suggest_deletions,
 )
-from lukasa.vault.settings import CANON, MEMORY_KIND, REGISTER, VaultSettings, default_tier
+from lukasa.vault.settings import CANON, MEMORY_KIND, REGISTER, VaultSettings
 
 if TYPE_CHECKING:
     from lukasa.recall.recall import Recall
@@ -366,7 +367,8 @@ class Vault:
         if self._count_vault is None or self._journal.reach.readable is None:
             return 0
         with self._journal.snapshot() as reader:
-            return max(0, self._count_vault() - _count_active(reader))
+            readable = sum(row.live for row in reader.tally() if row.kind == MEMORY_KIND)
+            return max(0, self._count_vault() - readable)
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(48):012x}"
@@ -898,10 +900,6 @@ class Vault:
 
     def _candidate_scopes(self, reader: Reader, scope: str | None) -> Sequence[str]:
         return [scope] if scope is not None else [row.scope for row in reader.tally() if row.kind == MEMORY_KIND]
-
-
-def _count_active(reader: Reader) -> int:
-    return sum(row.live for row in reader.tally() if row.kind == MEMORY_KIND)
 
 
 def _add_similar(outcome: Outcome, similar: Sequence[DuplicateMatch]) -> Outcome:

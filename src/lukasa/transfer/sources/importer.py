@@ -20,7 +20,8 @@ from lukasa.pii.detector import describe_findings, find_pii, redact_text
 from lukasa.storage.engine import Progress, Reader
 from lukasa.transfer.sources import SourceConversation, SourceFile, SourceItem, SourceMemory, Unreadable
 from lukasa.vault import Vault
-from lukasa.vault.settings import MEMORY_KIND, default_tier
+from lukasa.vault.checks import default_tier
+from lukasa.vault.settings import MEMORY_KIND
 
 MEMORY_FILE = "memory_file"
 """The kind of record that the adapter to Anthropic's memory tool reads."""

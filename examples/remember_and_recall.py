@@ -21,5 +21,5 @@ with lukasa.open("memory:") as memory:  # a file name such as "agents.db" keeps 
     again = memory.remember("We deploy on Tuesdays, after smoke tests!")
     print("refused:", again.code)  # again.reason says why in a sentence
 
-    memory.forget(deploys.record.id)  # the history stays; memory.journal.erase removes it for good
+    memory.forget(deploys.unwrap().id)  # the history stays; memory.journal.erase removes it for good
     print("after forgetting:", memory.recall("When do the smoke tests run?").hits[0].text)

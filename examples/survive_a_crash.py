@@ -22,7 +22,7 @@ def work(store: str, crash_before: int) -> None:
     """Do the steps that are left; every finished step is durable before the next one starts."""
     with lukasa.open(store) as memory:
         session = memory.sessions.start("import-job")  # resumes the session if there is one
-        done = session.state()["configuration"].get("steps_done", 0)
+        done = session.state["configuration"].get("steps_done", 0)
         print(f"start at step {done}", flush=True)
         for step in range(done, STEPS):
             if step == crash_before:

@@ -125,7 +125,7 @@ def test_the_error_names_the_argument_and_says_what_to_write(call: Callable[[Any
 @pytest.mark.requirement("DOO-1")
 def test_the_awaited_library_and_a_generator_refuse_wrong_types_too(tmp_path: Path) -> None:
     async def ask() -> None:
-        async with await lukasa.aio.open("memory:", embedder="hash") as memory:
+        async with lukasa.aio.open("memory:", embedder="hash") as memory:
             await memory.recall("x", kinds="memory")
 
     with pytest.raises(lukasa.InvalidInput, match="kinds must be"):

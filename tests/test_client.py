@@ -19,6 +19,7 @@ from lukasa.client import RemoteMemory
 from lukasa.errors import NotAllowed, StoreUnavailable
 from lukasa.storage.engine import Query
 from support.api_server import run_api_server, token_for
+from support.narrow import present
 
 
 @pytest.fixture
@@ -73,8 +74,8 @@ def test_conversations_sessions_episodes_handoffs_trust_and_forecasts(ada: Remot
     sent = ada.handoffs.create("ben", "The login page is half done.")
     with lukasa.connect(url, token_for("ben")) as ben:
         (waiting,) = ben.handoffs.inbox()
-        assert waiting["id"] == sent.record.id
-        assert ben.handoffs.accept(sent.record.id)
+        assert waiting["id"] == sent.unwrap().id
+        assert ben.handoffs.accept(sent.unwrap().id)
         assert ben.trust.file_dissent("The rollout is too fast.")
         assert 0 <= ben.trust.score("ben")["trust_score"] <= 1
 
@@ -88,7 +89,7 @@ def test_conversations_sessions_episodes_handoffs_trust_and_forecasts(ada: Remot
 @pytest.mark.requirement("DOO-8")
 def test_the_client_works_asynchronously(url: str) -> None:
     async def run() -> str:
-        async with await lukasa.aio.connect(url, token_for("ada")) as memory:
+        async with lukasa.aio.connect(url, token_for("ada")) as memory:
             await memory.remember("Anna likes tea.")
             return (await memory.recall("What does Anna like?")).hits[0].text
 
@@ -98,7 +99,7 @@ def test_the_client_works_asynchronously(url: str) -> None:
 @pytest.mark.requirement("DOO-8")
 def test_an_agent_writes_only_as_itself_and_a_wrong_token_is_an_error(ada: RemoteMemory, url: str) -> None:
     stored = ada.remember("Deploys run on Tuesday.")
-    assert stored.record.author == "ada"
+    assert stored.unwrap().author == "ada"
     assert not ada.remember("Only ben reads this.", scope="ben")
     with pytest.raises(NotAllowed, match="token"):
         lukasa.connect(url, "a-token-that-nobody-knows").recall("x")
@@ -141,7 +142,7 @@ def test_a_write_whose_answer_was_lost_is_repeated_and_stored_once(url: str, tmp
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), LosingProxy) as proxy:
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
         with lukasa.connect(f"http://127.0.0.1:{proxy.server_address[1]}", token_for("ada")) as memory:
-            assert memory.remember("Deploys run on Tuesday.").repeated
+            assert present(memory.remember("Deploys run on Tuesday.")).repeated
             assert memory.context.append("s1", "user", "hello")
         proxy.shutdown()
     LosingProxy.target.close()

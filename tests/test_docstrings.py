@@ -97,6 +97,7 @@ class ExampleNames(dict[str, Any]):
             timedelta=timedelta,
             UTC=UTC,
             Entity=Entity,
+            Reader=Reader,
             Relation=Relation,
         )
         self._stack = stack

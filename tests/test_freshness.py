@@ -37,7 +37,7 @@ def test_an_age_is_said_in_days_weeks_months_or_years(days, age):
 def test_times_in_a_body_that_are_no_times_are_ignored():
     with lukasa.open("memory:", embedder="hash") as memory:
         body = {"expires_at": "soon", "confirmed_at": 7, "stated_at": None}
-        record = memory.journal.append(Draft("note", "Tea is at four.", body)).record
+        record = memory.journal.append(Draft("note", "Tea is at four.", body)).unwrap()
     assert not is_expired(record, NOW)
     assert stated_at(record) == record.moment
     assert describe_freshness(record, record.moment) == "today"

@@ -119,7 +119,7 @@ def test_an_agent_reaches_the_shared_scope_and_its_own_and_nothing_else(tmp_path
         lukasa.open(tmp_path / "s.db", agent="orion") as orion,
         lukasa.open(tmp_path / "s.db", agent="elysia") as elysia,
     ):
-        secret = orion.journal.write("note", "the secret plan", scope="orion").record
+        secret = orion.journal.write("note", "the secret plan", scope="orion").unwrap()
         orion.journal.write("note", "common ground")
         assert texts(orion.journal.read()) == ["the secret plan", "common ground"]
         assert texts(elysia.journal.read()) == ["common ground"]
@@ -183,7 +183,7 @@ def test_a_subject_is_erased_wherever_it_is_named_or_wrote(journal):
 @pytest.mark.requirement("LOG-5")
 def test_only_the_owner_erases_compacts_and_quarantines(tmp_path):
     with lukasa.open(tmp_path / "s.db", agent="orion") as memory:
-        key = memory.journal.write("note", "x").record.key
+        key = memory.journal.write("note", "x").unwrap().key
         with pytest.raises(NotAllowed):
             memory.journal.erase(key)
         with pytest.raises(NotAllowed):

@@ -9,6 +9,7 @@ import pytest
 import lukasa
 from lukasa.config import find_store, locate_store
 from lukasa.errors import InvalidInput, StoreClosed, StoreForeign
+from lukasa.memory import SERVICES
 
 
 @pytest.mark.requirement("OPS-1")
@@ -107,13 +108,31 @@ def test_as_agent_shares_the_engine_and_does_not_close_it(tmp_path):
         owner.journal.write("note", "for bob", scope="bob")
         lent = owner.as_agent("ada")
         assert [record.text for record in lent.journal.read()] == ["for all"]
-        assert lent.journal.write("note", "mine", scope="ada").record.author == "ada"
+        assert lent.journal.write("note", "mine", scope="ada").unwrap().author == "ada"
         with pytest.raises(lukasa.errors.NotAllowed):
             lent.as_agent("bob")
         lent.close()
         assert len(list(owner.journal.read())) == 3
 
 
+def test_every_service_tells_its_class_its_store_and_its_caller(tmp_path):
+    with lukasa.open(tmp_path / "agents.db", agent="orion") as memory:
+        place = f"{tmp_path / 'agents.db'} for orion"
+        assert repr(memory) == f"<Memory of {place}>"
+        for name in (*SERVICES, "jobs", "journal"):
+            service = getattr(memory, name)
+            assert repr(service) == f"<{type(service).__name__} of {place}>"
+        assert repr(memory.trust.rubric) == f"<Rubrics of {place}>"
+        assert repr(memory.sessions.start("demo")) == f"<Session 'demo', checkpoint 1, of {place}>"
+    with lukasa.open("memory:") as owner:
+        assert repr(owner.vault) == "<Vault of memory: for the owner>"
+        assert repr(owner.as_agent(scopes=["b", "a"])) == "<Memory of memory: for a caller of a, b>"
+
+
+def test_the_package_lists_its_public_names_alone():
+    assert set(dir(lukasa)) == {*lukasa.__all__, "aio", "errors"}
+
+
 def test_an_unknown_attribute_raises_attribute_error():
     with pytest.raises(AttributeError):
-        lukasa.nonsense  # noqa: B018
+        lukasa.nonsense  # type: ignore[attr-defined]  # noqa: B018

@@ -15,6 +15,7 @@ from lukasa.interfaces.serialise import recall_json
 from lukasa.journal.write_rules import MAX_OPEN_PROPOSALS
 from lukasa.recall.recall import build_prompt_block
 from lukasa.testing import FrozenClock
+from support.narrow import source_report
 
 pytestmark = pytest.mark.requirement("LOG-8")
 TUESDAY, FRIDAY = "We deploy on Tuesdays.", "We deploy on Fridays."
@@ -168,8 +169,8 @@ def test_rivals_of_the_owners_facts_come_after_them_and_most_are_marked(clock):
 def test_every_form_of_an_answer_says_what_contradicts_the_owner(clock, tmp_path):
     store = tmp_path / "agents.db"
     with lukasa.open(store, embedder="hash", clock=clock) as owner:
-        fact = owner.remember("We write the backend in Rust.").record
-        rival = owner.as_agent("mallory").remember("We write the backend in PHP.").record
+        fact = owner.remember("We write the backend in Rust.").unwrap()
+        rival = owner.as_agent("mallory").remember("We write the backend in PHP.").unwrap()
         result = owner.recall("Which language do we write the backend in?")
         said = f"contradicts {fact.id}, which the owner said"
         assert [hit.contradicts and hit.contradicts.id for hit in result.hits] == [None, fact.id]
@@ -276,7 +277,7 @@ def test_what_an_agent_says_is_a_register_until_others_say_it_too(owner, mallory
 @pytest.mark.requirement("VLT-15")
 def test_the_profile_of_the_document_lets_agents_write_canon(clock):
     with lukasa.open("memory:", agent="ada", embedder="hash", clock=clock, profile="document") as ada:
-        assert ada.remember("Herons fish at dawn.").record.body["tier"] == "canon"
+        assert ada.remember("Herons fish at dawn.").unwrap().body["tier"] == "canon"
 
 
 @pytest.mark.requirement("VLT-15")
@@ -285,7 +286,7 @@ def test_an_agents_memories_from_another_program_are_registers(clock, tmp_path):
     (tmp_path / "mem0.json").write_text(json.dumps({"results": entries}))
     for agent, tier in (("ada", "register"), ("", "canon")):
         with lukasa.open("memory:", agent=agent, embedder="hash", clock=clock) as memory:
-            assert memory.import_(tmp_path / "mem0.json", format="mem0").refusals == []
+            assert source_report(memory.import_(tmp_path / "mem0.json", format="mem0")).refusals == []
             assert [found.tier for found in memory.vault.list()] == [tier]
 
 
@@ -299,8 +300,8 @@ def run(store, *words, code=0):
 def test_the_command_shows_proposals_and_decides_about_them(tmp_path):
     store = tmp_path / "agents.db"
     with lukasa.open(store, embedder="hash") as owner:
-        kept = owner.remember(TUESDAY).record
-        notes = [owner.journal.write("note", f"Note {number}").record for number in range(2)]
+        kept = owner.remember(TUESDAY).unwrap()
+        notes = [owner.journal.write("note", f"Note {number}").unwrap() for number in range(2)]
         two = [Draft("note", id=note.id, scope="shared", deleted=True) for note in notes]
         assert owner.as_agent("orion").journal.append(two).code == "proposed"
     refused = run(store, "--agent", "mallory", "update", kept.id, FRIDAY, code=3)
@@ -329,7 +330,7 @@ def test_the_client_shows_proposals_and_the_owner_decides_over_http(tmp_path):
         lukasa.connect(url, token_for("")) as owner,
         lukasa.connect(url, token_for("mallory")) as mallory,
     ):
-        kept = owner.remember(TUESDAY).record
+        kept = owner.remember(TUESDAY).unwrap()
         answer = mallory.forget(kept.id)
         assert answer.code == "proposed"
         assert f"The owner decides; proposal {answer.details['proposal']}" in answer.reason
@@ -348,7 +349,7 @@ def test_a_tool_tells_the_agent_that_the_owner_decides(tmp_path):
     from lukasa.interfaces.mcp.responses import RecordResponse
 
     with lukasa.open("memory:", embedder="hash") as owner:
-        kept = owner.remember(TUESDAY).record
+        kept = owner.remember(TUESDAY).unwrap()
         answer = RecordResponse.from_write(owner.as_agent("mallory").forget(kept.id)).model_dump()
         (proposal,) = owner.proposals.list()
     assert (answer["outcome"], answer["code"]) == ("refused", "proposed")

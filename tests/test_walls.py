@@ -21,6 +21,7 @@ from lukasa import Draft, Key, Link
 from lukasa.errors import LukasaError
 from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock
+from support.narrow import present
 from support.postgres import shared_server
 
 pytestmark = pytest.mark.requirement("LOG-4", "RCL-5")
@@ -110,7 +111,9 @@ def answers(url, writes):
             "links": journal.neighbours(Key("ada", "note", "n-0")),
             "closed": [journal.get(Key("bob", "note", id)) for id in ("n-0", "x")],
             "refused": attempt(lambda: journal.write("note", "x", scope="bob")),
-            "repeated": [journal.append([Draft("note", "?", scope="ada")], key=text).repeated for text in OWN_NOTES],
+            "repeated": [
+                present(journal.append([Draft("note", "?", scope="ada")], key=text)).repeated for text in OWN_NOTES
+            ],
             "deleted": attempt(lambda: journal.delete(Key("bob", "note", "n-0"))),
             "owner only": [attempt(verb) for verb in (ada.compact, lambda: journal.erase(Key("bob", "note", "x")))],
         }

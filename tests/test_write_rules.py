@@ -26,6 +26,7 @@ from lukasa.memory import declared_kinds
 from lukasa.storage.engine import RESERVED_KINDS
 from lukasa.storage.file_stores import open_file_store
 from lukasa.testing import FrozenClock
+from support.narrow import present
 from support.store_reads import write_unchecked
 
 pytestmark = pytest.mark.requirement("LOG-8")
@@ -204,7 +205,7 @@ def test_a_ledger_is_written_by_its_agent_alone(owner: lukasa.Memory, mallory: l
     for write in (by_append, by_append_if, by_batch, by_import):
         assert write(mallory, Draft("ledger", body={"tasks_completed": 0}, id="ben", author="mallory")) != "accepted"
     assert mallory.journal.delete(Key("shared", "ledger", "ben")).code == "author_not_yours"
-    assert owner.ledgers.get("ben").tasks_completed == 3
+    assert present(owner.ledgers.get("ben")).tasks_completed == 3
     assert owner.as_agent("ben").ledgers.checkpoint("ben", completed=1)
 
 
@@ -212,8 +213,8 @@ def test_another_agents_handoff_or_episode_is_not_rewritten_or_deleted_but_may_b
     owner: lukasa.Memory, mallory: lukasa.Memory
 ) -> None:
     ben = owner.as_agent("ben")
-    handoff = ben.handoffs.create("mallory", "Half of the port is done.").record
-    episode = ben.episodes.record("Fix the port", outcome="success").record
+    handoff = ben.handoffs.create("mallory", "Half of the port is done.").unwrap()
+    episode = ben.episodes.record("Fix the port", outcome="success").unwrap()
     for record in (handoff, episode):
         changed = Draft(record.kind, "Nothing is done.", dict(record.body), id=record.id, scope=record.scope)
         assert mallory.journal.append(changed).code == "author_not_yours"
@@ -223,7 +224,7 @@ def test_another_agents_handoff_or_episode_is_not_rewritten_or_deleted_but_may_b
         )
         assert mallory.journal.delete(record.key).code == "author_not_yours"
     assert mallory.handoffs.accept(handoff.id)
-    assert owner.journal.get(handoff.key).body["from_agent"] == "ben"
+    assert present(owner.journal.get(handoff.key)).body["from_agent"] == "ben"
 
 
 def test_nobody_deletes_a_signal_of_another(owner: lukasa.Memory, mallory: lukasa.Memory) -> None:
@@ -253,7 +254,7 @@ def test_the_hub_believes_the_author_of_a_record_and_not_its_body(owner: lukasa.
 
 
 def test_no_link_supersedes_what_only_another_may_change(owner: lukasa.Memory, mallory: lukasa.Memory) -> None:
-    kept = [owner.remember(text).record for text in ("The port is 8080.", "Deploys run on Tuesday.", "Anna leads.")]
+    kept = [owner.remember(text).unwrap() for text in ("The port is 8080.", "Deploys run on Tuesday.", "Anna leads.")]
     for relation in ("supersedes", "superseded_by"):
         links = tuple(Link(relation, record.key) for record in kept)
         refused = mallory.journal.append(Draft("note", "None of it holds.", links=links))

@@ -26,6 +26,15 @@ from lukasa.memory import SERVICES, Memory, open_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "lukasa" / "aio.pyi"
+OPENING = """
+Opened = TypeVar("Opened", covariant=True)
+
+class AsyncOpening(Protocol[Opened]):
+    \"\"\"A call that opens something: ``await`` it, or enter it with ``async with``.\"\"\"
+    def __await__(self) -> Generator[Any, None, Opened]: ...
+    async def __aenter__(self) -> Opened: ...
+    async def __aexit__(self, *error: object) -> None: ...
+"""
 HEADER = '"""The types of the awaited library. Written by tools/generate_aio.py; do not edit."""\n'
 EAGER_ATTRIBUTES = {"Journal": {"author": "str", "reach": "Reach"}, "Memory": {"place": "StoreLocation"}}
 """Plain attributes that need no ``await``."""
@@ -134,12 +143,12 @@ class StubWriter:
             "import os",
             "import random",
             "import threading",
-            "from collections.abc import AsyncIterator, Awaitable",
+            "from collections.abc import AsyncIterator, Awaitable, Generator",
             "from contextlib import AbstractAsyncContextManager",
-            "from typing import Self",
+            "from typing import Any, Protocol, Self, TypeVar",
         ]
         return "\n".join(
-            [HEADER, *standard, *imports, "", *(f"{text}\n" for text in self.classes.values()), *opened, ""]
+            [HEADER, *standard, *imports, OPENING, *(f"{text}\n" for text in self.classes.values()), *opened, ""]
         )
 
     def _open_text(self, name: str, function: Any, result: type) -> str:
@@ -152,7 +161,7 @@ class StubWriter:
             for parameter in signature.parameters.values()
         ]
         text = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
-        return f"async def {name}{text} -> {self.write_class(result)}: ..."
+        return f"def {name}{text} -> AsyncOpening[{self.write_class(result)}]: ..."
 
 
 class Verbatim:

@@ -1,6 +1,6 @@
 """The same library for asyncio: every call is awaited and runs in a thread.
 
-    async with await lukasa.aio.open("agents.db") as memory:
+    async with lukasa.aio.open("agents.db") as memory:
         await memory.remember("We deploy on Tuesdays.")
         async for record in memory.journal.read():
             print(record.text)
@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from lukasa.core.async_proxy import AsyncProxy, run_in_thread
+from lukasa.core.async_proxy import AsyncOpening
 from lukasa.memory import open_memory
 
 
-async def open(*arguments: Any, **options: Any) -> AsyncProxy:
-    """Open a store as ``lukasa.open`` does."""
-    return AsyncProxy.of(await run_in_thread(None, lambda: open_memory(*arguments, **options)))
+def open(*arguments: Any, **options: Any) -> AsyncOpening:
+    """Open a store as ``lukasa.open`` does: await it, or enter it with ``async with``."""
+    return AsyncOpening(lambda: open_memory(*arguments, **options))
 
 
-async def connect(*arguments: Any, **options: Any) -> AsyncProxy:
-    """Connect to a server as ``lukasa.connect`` does."""
+def connect(*arguments: Any, **options: Any) -> AsyncOpening:
+    """Connect to a server as ``lukasa.connect`` does: await it, or enter it with ``async with``."""
     from lukasa import client
 
-    return AsyncProxy.of(client.connect(*arguments, **options))
+    return AsyncOpening(lambda: client.connect(*arguments, **options))

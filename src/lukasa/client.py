@@ -22,7 +22,7 @@ from lukasa.api_connection import ApiConnection, ApiProblem
 from lukasa.config import hub_token
 from lukasa.core.argument_types import check_arguments
 from lukasa.core.choices import EpisodeOutcome, PredictionStatus, ProposalState, Role
-from lukasa.core.clock import from_iso, to_iso, to_utc
+from lukasa.core.clock import Time, from_iso, to_iso, to_utc
 from lukasa.core.http_client import HttpResponse
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import Key, Link, Record
@@ -92,7 +92,7 @@ class RemoteMemory:
         topic: str | None = None,
         tags: Iterable[str] = (),
         distinct_from: str | Iterable[str] = (),
-        expires_at: datetime | None = None,
+        expires_at: Time | None = None,
     ) -> Outcome:
         """Store a fact in the vault, as ``memory.remember`` of the library does.
 
@@ -125,9 +125,9 @@ class RemoteMemory:
         any_labels: Iterable[str] = (),
         exclude: Iterable[str] = (),
         where: Mapping[str, Any] | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        as_of: datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | int | None = None,
         deadline: float | None = None,
         min_relevance: float | None = None,
         explain: bool = False,
@@ -190,12 +190,12 @@ class RemoteMemory:
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            kept = remote.remember("We deploy on Tuesdays.")
-            remote.forget(kept.record.id)
+            kept = remote.remember("We deploy on Tuesdays.").unwrap()
+            remote.forget(kept.id)
         """
         return send(self._connection, "DELETE", _path("memories", id), query={"scope": scope})
 
-    def confirm(self, id: str, *, scope: str | None = None, expires_at: datetime | None = None) -> Outcome:
+    def confirm(self, id: str, *, scope: str | None = None, expires_at: Time | None = None) -> Outcome:
         """Record that a memory of the vault still holds.
 
         Args:
@@ -204,8 +204,8 @@ class RemoteMemory:
             expires_at: From this time on recall and prompts leave it out.
 
         Example:
-            kept = remote.remember("We deploy on Tuesdays.")
-            remote.confirm(kept.record.id)
+            kept = remote.remember("We deploy on Tuesdays.").unwrap()
+            remote.confirm(kept.id)
         """
         path = f"{_path('memories', id)}/confirm"
         return send(self._connection, "POST", path, {"expires_at": expires_at}, query={"scope": scope})
@@ -265,7 +265,7 @@ class RemoteConversations(RemoteService):
         content: str,
         *,
         speaker: str = "",
-        timestamp: datetime | None = None,
+        timestamp: Time | None = None,
         tool_calls: Sequence[Mapping[str, Any]] = (),
         tool_call_id: str = "",
     ) -> Outcome:
@@ -439,8 +439,8 @@ class RemoteEpisodes(RemoteService):
             id: The id of the episode.
 
         Example:
-            kept = remote.episodes.record("Fix the login page")
-            remote.episodes.get(kept.record.id)
+            kept = remote.episodes.record("Fix the login page").unwrap()
+            remote.episodes.get(kept.id)
         """
         return dict(self._read(_path("episodes", id)))
 
@@ -477,8 +477,8 @@ class RemoteHandoffs(RemoteService):
             id: The id of the handoff.
 
         Example:
-            kept = remote.handoffs.create("orion", "The form is done; test it.")
-            remote.handoffs.accept(kept.record.id)
+            kept = remote.handoffs.create("orion", "The form is done; test it.").unwrap()
+            remote.handoffs.accept(kept.id)
         """
         return self._write(f"{_path('handoffs', id)}/accept")
 
@@ -490,9 +490,9 @@ class RemoteHandoffs(RemoteService):
             **fields: ``result``: what came of it.
 
         Example:
-            kept = remote.handoffs.create("orion", "The form is done; test it.")
-            remote.handoffs.accept(kept.record.id)
-            remote.handoffs.complete(kept.record.id, result="All tests pass.")
+            kept = remote.handoffs.create("orion", "The form is done; test it.").unwrap()
+            remote.handoffs.accept(kept.id)
+            remote.handoffs.complete(kept.id, result="All tests pass.")
         """
         return self._write(f"{_path('handoffs', id)}/complete", fields)
 
@@ -632,8 +632,8 @@ def connect(url: str, token: str = "", *, timeout: float = 30.0, retries: int = 
         retries: How often a call is repeated where that is safe.
 
     Example:
-        with lukasa.connect(url, token) as memory:
-            memory.remember("We deploy on Tuesdays.")
+        with lukasa.connect(url, token) as remote:
+            remote.remember("We deploy on Tuesdays.")
     """
     return RemoteMemory(ApiConnection(url, token or hub_token(), timeout, retries))
 

@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -31,7 +30,7 @@ from lukasa.config import (
     recall_deadline,
 )
 from lukasa.core.argument_types import check_arguments
-from lukasa.core.clock import Clock, IdMaker, SortableIds, SystemClock
+from lukasa.core.clock import Clock, IdMaker, SortableIds, SystemClock, Time
 from lukasa.core.outcome import Outcome
 from lukasa.core.record import Key
 from lukasa.core.scope import FULL_REACH, SHARED, Reach
@@ -299,6 +298,9 @@ class Memory:
             setattr(self, name, built)
             return built
 
+    def __repr__(self) -> str:
+        return f"<Memory of {self.journal}>"
+
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *SERVICES})
 
@@ -311,7 +313,7 @@ class Memory:
         topic: str | None = None,
         tags: Iterable[str] = (),
         distinct_from: str | Iterable[str] = (),
-        expires_at: datetime | None = None,
+        expires_at: Time | None = None,
     ) -> Outcome:
         """Store a fact in the vault. The outcome is true when the fact is stored.
 
@@ -333,7 +335,7 @@ class Memory:
         fields: dict[str, Any] = {"topic_id": topic, "tags": tags, "expires_at": expires_at}
         return self.vault.add_memory(text, scope or SHARED, category, distinct_from=distinct_from, **fields)
 
-    def confirm(self, id: str, *, scope: str | None = None, expires_at: datetime | None = None) -> Outcome:
+    def confirm(self, id: str, *, scope: str | None = None, expires_at: Time | None = None) -> Outcome:
         """Record that a memory of the vault still holds. Prompt blocks then say when it was last confirmed.
 
         Reading a memory never confirms it.
@@ -344,8 +346,8 @@ class Memory:
             expires_at: From this time on recall and prompts leave it out.
 
         Example:
-            kept = memory.remember("We deploy on Tuesdays.")
-            memory.confirm(kept.record.id)
+            kept = memory.remember("We deploy on Tuesdays.").unwrap()
+            memory.confirm(kept.id)
         """
         return self.vault.confirm(id, scope=scope, expires_at=expires_at)
 
@@ -357,8 +359,8 @@ class Memory:
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            kept = memory.remember("We deploy on Tuesdays.")
-            memory.forget(kept.record.id)
+            kept = memory.remember("We deploy on Tuesdays.").unwrap()
+            memory.forget(kept.id)
         """
         return self.vault.delete(id, scope=scope)
 

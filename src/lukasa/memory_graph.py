@@ -18,7 +18,7 @@ from lukasa.core.outcome import Accepted, Outcome, Refused
 from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.journal.gate import KindSpec
 from lukasa.storage.engine import Query, Reader
 
@@ -69,7 +69,7 @@ def choose_write_scope(journal: Journal, *, private: bool = False) -> str | None
 
 
 @check_arguments
-class MemoryGraph:
+class MemoryGraph(CallerService):
     """The knowledge graph in one scope: the shared one if the caller may write it, else the caller's."""
 
     def __init__(self, journal: Journal, scope: str = "") -> None:

@@ -18,7 +18,7 @@ from lukasa.core.clock import Clock, to_iso
 from lukasa.core.outcome import Accepted, Outcome, Refused
 from lukasa.core.record import Draft, Key, Record, draft_from
 from lukasa.errors import NotAllowed
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.journal.gate import KindSpec
 from lukasa.journal.write_rules import PROPOSAL, change_draft
 from lukasa.storage.engine import Query, Reader
@@ -71,7 +71,7 @@ class Proposal:
 
 
 @check_arguments
-class Proposals:
+class Proposals(CallerService):
     """Lists the proposals that a caller may see; the owner accepts or refuses them."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
@@ -86,8 +86,8 @@ class Proposals:
             limit: How many to return at most.
 
         Example:
-            kept = memory.remember("We deploy on Tuesdays.")
-            refused = memory.as_agent("orion").forget(kept.record.id)
+            kept = memory.remember("We deploy on Tuesdays.").unwrap()
+            refused = memory.as_agent("orion").forget(kept.id)
             memory.proposals.list()[0].changes[0].now
         """
         with self._journal.snapshot() as reader:
@@ -114,9 +114,9 @@ class Proposals:
             scope: The scope; default: wherever it is.
 
         Example:
-            kept = memory.remember("We deploy on Tuesdays.")
-            refused = memory.as_agent("orion").forget(kept.record.id)
-            memory.proposals.get(refused.details["proposal"]).by
+            kept = memory.remember("We deploy on Tuesdays.").unwrap()
+            refused = memory.as_agent("orion").forget(kept.id)
+            memory.proposals.get(refused.details["proposal"])
         """
         with self._journal.snapshot() as reader:
             record = _find_proposal(reader, id, scope)
@@ -132,8 +132,8 @@ class Proposals:
             scope: The scope; default: wherever it is.
 
         Example:
-            kept = memory.remember("We deploy on Tuesdays.")
-            refused = memory.as_agent("orion").forget(kept.record.id)
+            kept = memory.remember("We deploy on Tuesdays.").unwrap()
+            refused = memory.as_agent("orion").forget(kept.id)
             memory.proposals.accept(refused.details["proposal"])
         """
         return self._decide(id, scope, "accepted")
@@ -146,8 +146,8 @@ class Proposals:
             scope: The scope; default: wherever it is.
 
         Example:
-            kept = memory.remember("We deploy on Tuesdays.")
-            refused = memory.as_agent("orion").forget(kept.record.id)
+            kept = memory.remember("We deploy on Tuesdays.").unwrap()
+            refused = memory.as_agent("orion").forget(kept.id)
             memory.proposals.refuse(refused.details["proposal"])
         """
         return self._decide(id, scope, "refused")

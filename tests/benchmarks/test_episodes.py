@@ -15,7 +15,9 @@ pytestmark = pytest.mark.requirement("EXP-3")
 def consolidated(episodes, **options):
     with lukasa.open("memory:") as memory:
         kept = memory.episodes.add([episode for _, episode in episodes])
-        follows = dict(zip((record.id for record in kept.records), (number for number, _ in episodes), strict=True))
+        follows = dict(
+            zip((record.id for record in kept.unwrap_all()), (number for number, _ in episodes), strict=True)
+        )
         return memory.consolidate(**options), follows
 
 

@@ -7,6 +7,8 @@ from typing import Annotated, TypedDict
 
 import pytest
 
+from support.narrow import present
+
 pytest.importorskip("langgraph", reason="run by `make test-clients`, which installs LangGraph")
 
 from langgraph.checkpoint.base.id import uuid6
@@ -59,8 +61,8 @@ def test_checkpoints_and_writes_are_found_by_any_id(location, odd):
             saver.put_writes(config, [("name", f"{id} next")], odd)
         for id in (odd, f"{odd}x"):
             found = LukasaSaver(memory).get_tuple(thread_config(checkpoint_id=id))
-            assert found.checkpoint["channel_values"] == {"name": id}
-            assert found.pending_writes == [(odd, "name", f"{id} next")]
+            assert present(found).checkpoint["channel_values"] == {"name": id}
+            assert present(found).pending_writes == [(odd, "name", f"{id} next")]
 
 
 @pytest.mark.requirement("DOO-6")
@@ -134,7 +136,7 @@ def test_a_small_change_of_a_large_state_costs_few_bytes(tmp_path):
             config = saver.put(config, point, {"source": "loop", "step": number}, changed)
             record = next(memory.journal.read(Query(newest_first=True, limit=1)))
             sizes.append(len(entry_bytes(record)))
-            assert saver.get_tuple(config).checkpoint["channel_values"]["notes"] == notes
+            assert present(saver.get_tuple(config)).checkpoint["channel_values"]["notes"] == notes
         assert sizes[0] > 15_000
         assert sorted(sizes)[len(sizes) // 2] <= 1_200
 
@@ -166,17 +168,20 @@ def test_the_newest_checkpoint_stays_the_newest_when_earlier_ones_are_deleted_or
             config = saver.put(config, points[-1], {"run_id": f"run-{number}"}, {"text": number + 1})
         newest = config["configurable"]["checkpoint_id"]
         saver.delete_for_runs(["run-2"])
-        assert saver.get_tuple(thread_config()).checkpoint["id"] == newest
+        assert present(saver.get_tuple(thread_config())).checkpoint["id"] == newest
         saver.put(thread_config(), {**points[0], "channel_values": {"text": "again"}}, {}, {"text": 1})
         found = saver.get_tuple(thread_config())
-        assert (found.checkpoint["id"], found.checkpoint["channel_values"]) == (newest, {"text": f"{text}5"})
+        assert (present(found).checkpoint["id"], present(found).checkpoint["channel_values"]) == (
+            newest,
+            {"text": f"{text}5"},
+        )
         ids = [item.checkpoint["id"] for item in saver.list(thread_config())]
         assert ids == sorted((point["id"] for point in points if point is not points[2]), reverse=True)
         last = make_checkpoint({"text": "last"}, {"text": 9}, 9)
         saver.put(config, last, {}, {"text": 9})
-        assert saver.get_tuple(thread_config()).checkpoint["id"] == last["id"]
+        assert present(saver.get_tuple(thread_config())).checkpoint["id"] == last["id"]
         saver.copy_thread("t", "copy")
-        assert saver.get_tuple(thread_config("copy")).checkpoint["id"] == last["id"]
+        assert present(saver.get_tuple(thread_config("copy"))).checkpoint["id"] == last["id"]
 
 
 @pytest.mark.requirement("DOO-6")
@@ -194,17 +199,20 @@ def test_savers_that_take_turns_see_what_the_others_wrote_deleted_and_erased(loc
             saver.put_writes(config, [("notes", "next")], f"task-{number}")
             for other in savers:
                 found = other.get_tuple(thread_config())
-                assert (found.checkpoint["id"], found.checkpoint["channel_values"]) == (parent, values)
+                assert (present(found).checkpoint["id"], present(found).checkpoint["channel_values"]) == (
+                    parent,
+                    values,
+                )
         savers[1].delete_thread("t")
         savers[0].put(
             thread_config(checkpoint_id=parent), make_checkpoint({"notes": text}, {"notes": 9}, 9), {}, {"notes": 9}
         )
-        assert savers[1].get_tuple(thread_config()).checkpoint["channel_values"] == {"notes": text}
+        assert present(savers[1].get_tuple(thread_config())).checkpoint["channel_values"] == {"notes": text}
         (kept,) = memory.journal.read(Query(kinds=("graph_checkpoint",)))
         memory.journal.erase(kept.key)
         savers[0].put(thread_config(), make_checkpoint({"notes": f"{text}!"}, {"notes": 10}, 10), {}, {"notes": 10})
         for saver in (*savers, LukasaSaver(memory)):
-            assert saver.get_tuple(thread_config()).checkpoint["channel_values"] == {"notes": f"{text}!"}
+            assert present(saver.get_tuple(thread_config())).checkpoint["channel_values"] == {"notes": f"{text}!"}
 
 
 @pytest.mark.requirement("DOO-6")
@@ -257,7 +265,7 @@ def test_values_of_unknown_types_are_not_revived(tmp_path):
     with lukasa.open(str(tmp_path / "graph.db")) as memory:
         saver = LukasaSaver(memory)
         config = saver.put(thread_config(), make_checkpoint({"x": Secret("s")}, {"x": 1}), {}, {"x": 1})
-        assert not isinstance(saver.get_tuple(config).checkpoint["channel_values"].get("x"), Secret)
+        assert not isinstance(present(saver.get_tuple(config)).checkpoint["channel_values"].get("x"), Secret)
 
 
 @pytest.mark.requirement("DOO-6")

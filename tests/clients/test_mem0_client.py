@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from support.narrow import present
+
 os.environ["MEM0_TELEMETRY"] = "False"  # read when the package is imported
 os.environ["MEM0_DIR"] = tempfile.mkdtemp(prefix="mem0-")  # it would write its configuration into the user's home
 sys.path.append(str(Path(__file__).parents[2] / "build" / "clients" / "mem0"))
@@ -42,7 +44,7 @@ def server(tmp_path_factory):
     command += ["serve", "--port", "0", "--compat", "mem0"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         lines = []
-        while not (found := re.search(r"http://[^/\s,]+", line := process.stderr.readline())):
+        while not (found := re.search(r"http://[^/\s,]+", line := present(process.stderr).readline())):
             lines.append(line)
             assert line, "".join(lines)
         yield found[0], made.stdout.strip()

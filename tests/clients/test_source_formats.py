@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from support.narrow import source_report
+
 pytest.importorskip("anthropic", reason="run by `make test-clients`, which installs the Anthropic SDK")
 pytest.importorskip("langgraph.checkpoint.sqlite", reason="run by `make test-clients`, which installs LangGraph")
 
@@ -43,7 +45,7 @@ def test_the_messages_of_a_real_graph_are_imported_once(checkpoints, tmp_path):
     assert detect_format(checkpoints) == "langgraph"
     assert lukasa.audit_source(checkpoints).turns == 4
     with lukasa.open(tmp_path / "agents.db", embedder="hash") as memory:
-        assert memory.import_(checkpoints, format="langgraph").turns == 4
+        assert source_report(memory.import_(checkpoints, format="langgraph")).turns == 4
         assert memory.import_(checkpoints, format="langgraph").added == 0
         turns = list(memory.context.transcript("langgraph-t1"))
     assert [(turn.role, turn.content) for turn in turns] == [
@@ -76,7 +78,7 @@ def test_imported_files_are_those_of_the_memory_tool(tmp_path):
     (tmp_path / "memories" / "projects").mkdir(parents=True)
     (tmp_path / "memories" / "projects" / "shop.md").write_text("The shop runs on two hosts.\n")
     with lukasa.open(tmp_path / "agents.db", embedder="hash") as memory:
-        assert memory.import_(tmp_path, format="anthropic").files == 1
+        assert source_report(memory.import_(tmp_path, format="anthropic")).files == 1
         tool = LukasaMemoryTool(memory, scope="shared")
         file = BetaMemoryTool20250818ViewCommand(command="view", path="/memories/projects/shop.md")
         folder = BetaMemoryTool20250818ViewCommand(command="view", path="/memories")

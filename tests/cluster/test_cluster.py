@@ -73,7 +73,7 @@ class Clients:
                     self.errors.append(f"write {id}: {error!r}")
                     continue
                 self.slowest = max(self.slowest, time.monotonic() - began)
-                self.acknowledged[id] = outcome.record.digest
+                self.acknowledged[id] = outcome.unwrap().digest
 
     def read(self, reader: int) -> None:
         """Read what was just acknowledged, from a standby if there is one, until stopped."""

@@ -164,8 +164,8 @@ def test_task_tool_call_usage_and_environment_change_the_state(conversations, cl
     conversations.tool_call("s", "file_write", count=15)
     conversations.tool_call("s", "file_write", failed=True)
     conversations.usage("s", input=15420, output=8930)
-    conversations.environment("s", "/home/user/project", memory_usage_mb=8192)
-    conversations.environment("s", disk_usage_percent=45.2)
+    conversations.environment("s", "/home/user/project", snapshot={"memory_usage_mb": 8192})
+    conversations.environment("s", snapshot={"disk_usage_percent": 45.2})
     context = conversations.load("s")
     (task,) = context.active_tasks
     assert task == {

@@ -11,6 +11,7 @@ from lukasa.models.endpoint import Endpoint
 from lukasa.models.llm import LanguageModel
 from lukasa.models.token_counter import open_token_counter
 from lukasa.testing import MISBEHAVIOURS, FakeLLM
+from support.narrow import present
 
 GOOD = "- The user sent many numbered messages.\n- Anna decided to use PostgreSQL for billing."
 COUNT = open_token_counter()
@@ -108,8 +109,8 @@ def test_the_environment_names_the_model(monkeypatch):
     monkeypatch.setenv(llm.KEY_VARIABLE, "k")
     monkeypatch.setenv(llm.PRICE_VARIABLE, "0.15/0.60")
     model = open_configured_model()
-    assert (model.endpoint.key, model.prices) == ("k", (0.15, 0.6))
-    assert "hidden" not in model.name
+    assert (present(model).endpoint.key, present(model).prices) == ("k", (0.15, 0.6))
+    assert "hidden" not in present(model).name
     monkeypatch.setenv(llm.PRICE_VARIABLE, "cheap")
     with pytest.raises(InvalidInput):
         open_configured_model()

@@ -21,6 +21,7 @@ from lukasa.forecasts.scoring import ResolvedPrediction, compute_scores
 from lukasa.forecasts.session_sections import add_figures
 from lukasa.sessions.patch import apply_changes
 from lukasa.testing import FrozenClock
+from support.narrow import present
 
 getcontext().prec = 40
 THOUSANDTHS = st.integers(0, 1000)
@@ -89,10 +90,10 @@ def test_scores_are_those_of_their_definitions(resolved):
         Fraction(len(r), count) * (mean(p for p, _ in r) - mean(o for _, o in r)) ** 2 for r in table.values()
     )
     resolution = sum(Fraction(len(r), count) * (mean(o for _, o in r) - base_rate) ** 2 for r in table.values())
-    assert terms.reliability == pytest.approx(float(reliability), abs=1e-14)
-    assert terms.resolution == pytest.approx(float(resolution), abs=1e-14)
-    assert terms.uncertainty == pytest.approx(float(base_rate * (1 - base_rate)), abs=1e-14)
-    assert terms.brier == pytest.approx(float(brier), abs=1e-13)
+    assert present(terms).reliability == pytest.approx(float(reliability), abs=1e-14)
+    assert present(terms).resolution == pytest.approx(float(resolution), abs=1e-14)
+    assert present(terms).uncertainty == pytest.approx(float(base_rate * (1 - base_rate)), abs=1e-14)
+    assert present(terms).brier == pytest.approx(float(brier), abs=1e-13)
     uncertainty = base_rate * (1 - base_rate)
     assert scores.skill == (pytest.approx(float(1 - brier / uncertainty), abs=1e-12) if uncertainty else None)
 
@@ -219,7 +220,9 @@ def test_depth_trust_statistics_and_metrics_are_the_documents(data):
                 words, count = data.draw(st.integers(1, 80)), data.draw(st.integers(0, 4))
                 names, impact = [f"C{i}" for i in range(count)], data.draw(st.booleans())
                 text = " ".join(f"w{number}x{index}" for index in range(words))
-                event = trust.log_dissent("a", text, rubric_citations=names, impact=impact).records[0].body["event"]
+                event = (
+                    trust.log_dissent("a", text, rubric_citations=names, impact=impact).unwrap_all()[0].body["event"]
+                )
                 first = min(Fraction(words, 50), 1) + min(Fraction(2, 10) * count, Fraction(1, 2))
                 assert trust.dissent_depth(text, names) == pytest.approx(float(min(first, 2)), abs=1e-12)
                 vector = [float(value) for value in embed([text])[0]]
@@ -229,7 +232,7 @@ def test_depth_trust_statistics_and_metrics_are_the_documents(data):
                 dissents.append((clock.now(), impact, Fraction(event["depth_score"])))
                 cited += names
             else:
-                record = trust.log_override("a", "x", "y").records[0]
+                record = trust.log_override("a", "x", "y").unwrap_all()[0]
                 deadline = record.body["event"]["auto_check_deadline"]
                 assert deadline == (clock.now() + timedelta(hours=24)).isoformat().replace("+00:00", "Z")
                 regret = data.draw(st.booleans())
@@ -290,10 +293,10 @@ def test_a_revision_changes_three_fields_and_its_delta_does_not_grow_with_the_st
                 "last_updated": "2026-02-03T12:00:00Z", "status": "active", "num_updates": 3,
             }  # fmt: skip
             assert session.patch([{"op": "add", "path": "/active_predictions/-", "value": item}])
-        before = session.state()
+        before = session.state
         clock.advance(60)
-        delta = session.update_prediction("p0", probability / 1000).records[0]
-        after = session.state()
+        delta = session.update_prediction("p0", probability / 1000).unwrap_all()[0]
+        after = session.state
         changed = {
             name
             for name, value in after["active_predictions"][0].items()

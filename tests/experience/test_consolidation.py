@@ -29,6 +29,7 @@ from lukasa.storage.engine import Query
 from lukasa.testing.fake_llm import FakeLLM
 from lukasa_bench.episodes import EpisodeCorpus
 from lukasa_bench.quality import consolidation
+from support.narrow import present
 from support.store_reads import write_unchecked
 
 pytestmark = pytest.mark.requirement("EXP-3")
@@ -381,11 +382,11 @@ def test_a_killed_run_is_written_completely_or_not_at_all(tmp_path):
         process = subprocess.Popen(
             [sys.executable, "-c", CONSOLIDATE_SCRIPT, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        assert process.stdout.readline() == b"ready\n"
-        process.stdin.write(b"\n")
-        process.stdin.flush()
+        assert present(process.stdout).readline() == b"ready\n"
+        present(process.stdin).write(b"\n")
+        present(process.stdin).flush()
         if delay is None:
-            assert process.stdout.readline() == b"done\n"
+            assert present(process.stdout).readline() == b"done\n"
         else:
             time.sleep(delay)
         os.kill(process.pid, signal.SIGKILL)
@@ -411,10 +412,10 @@ def test_two_concurrent_runs_write_each_pattern_once(store_path):
         for _ in range(2)
     ]
     for process in processes:
-        process.stdout.readline()
+        present(process.stdout).readline()
     for process in processes:
-        process.stdin.write(b"\n")
-        process.stdin.flush()
+        present(process.stdin).write(b"\n")
+        present(process.stdin).flush()
     assert [process.wait(60) for process in processes] == [0, 0]
     for process in processes:
         process.communicate()
@@ -663,7 +664,7 @@ REWORDED = [
 @pytest.mark.parametrize("embedder", ["minilm", "static"])
 def test_episodes_in_other_words_share_a_pattern_that_names_error_and_fix(clock, embedder):
     with lukasa.open("memory:", clock=clock, embedder=embedder) as memory:
-        ids = [record.id for record in memory.episodes.add(REWORDED).records]
+        ids = [record.id for record in memory.episodes.add(REWORDED).unwrap_all()]
         tip = memory.journal.tip()
         memory.consolidate(dry_run=True)
         assert memory.journal.tip() == tip

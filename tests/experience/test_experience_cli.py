@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import lukasa
 from lukasa.interfaces.cli.app import app
+from support.narrow import present
 
 pytestmark = pytest.mark.requirement("DOO-2")
 GOAL = "Implement POST /api/todos endpoint"
@@ -76,7 +77,7 @@ def test_episode_finish_closes_an_unfinished_episode(run, store_path):
     import lukasa
 
     with lukasa.open(store_path) as memory:
-        id = memory.episodes.start("Go on").id
+        id = present(memory.episodes.start("Go on")).id
     assert id in run("episode", "list", "--unfinished").stdout
     run("episode", "finish", id, "--outcome", "failure")
     assert "No episodes." in run("episode", "list", "--unfinished").stdout
@@ -179,7 +180,7 @@ def test_continuity_watches_and_stops_when_interrupted(loki_run, store_path, tmp
     words = ["--store", store_path, "continuity", str(path), "--goal", GOAL, "--watch", "--every", "0.1"]
     watcher = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        assert b"Updated" in watcher.stdout.readline()
+        assert b"Updated" in present(watcher.stdout).readline()
         loki_run("knowledge", "add", "pattern", f"{GOAL} with care", "--confidence", "1")
         deadline = time.monotonic() + 60
         while "with care" not in path.read_text():

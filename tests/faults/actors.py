@@ -28,6 +28,7 @@ from lukasa.errors import LukasaError
 from lukasa.storage.engine import Query
 from lukasa.storage.sqlite.head import HeadWriter, read_head
 from support.faulty_disk import FaultyDisk
+from support.narrow import present
 
 ENTIRE_LOG = Query(every_version=True, hidden=True)
 
@@ -68,7 +69,7 @@ def appending(store, ledger, name, count, **_):
                 continue
             book.note(
                 number=number,
-                wrote=describe_records(outcome.records),
+                wrote=describe_records(outcome.unwrap_all()),
                 took=time.monotonic() - began,
                 at=time.monotonic(),
             )
@@ -81,7 +82,7 @@ def opening(name, **_):
     for line in sys.stdin:
         try:
             with lukasa.open(line.strip(), agent=name) as memory:
-                report(wrote=describe_records(memory.journal.write("note", f"{name} was here").records))
+                report(wrote=describe_records(memory.journal.write("note", f"{name} was here").unwrap_all()))
         except LukasaError as error:
             report(error=repr(error))
 
@@ -113,8 +114,8 @@ def counting(store, times, name, **_):
         for _number in range(times):
             while True:
                 before = memory.journal.get(key)
-                body = {"visits": before.body["visits"] + 1}
-                if memory.journal.write("counter", body=body, id=key.id, expected=before.version):
+                body = {"visits": present(before).body["visits"] + 1}
+                if memory.journal.write("counter", body=body, id=key.id, expected=present(before).version):
                     break
                 races_lost += 1
     report(races_lost=races_lost)
@@ -154,16 +155,16 @@ def mixing(store, ledger, seed, round, **_):
                 drafts = [_draft(rng, op, place, live) for place in range(rng.choice([1, 1, 3, 20]))]
                 book.note(op=op, deed="batch", expects=len(drafts))
                 outcome = journal.append(drafts)
-                book.note(op=op, wrote=describe_records(outcome.records))
+                book.note(op=op, wrote=describe_records(outcome.unwrap_all()))
             elif deed == "delete":
                 book.note(op=op, deed=deed, expects=1)
                 outcome = journal.delete(rng.choice(live).key)
-                book.note(op=op, wrote=describe_records(outcome.records))
+                book.note(op=op, wrote=describe_records(outcome.unwrap_all()))
             elif deed == "quarantine":
                 veiled = sorted(journal.quarantined())
                 book.note(op=op, deed=deed, expects=1)
                 outcome = journal.release(veiled[0]) if veiled else journal.quarantine(rng.choice("ab"))
-                book.note(op=op, wrote=describe_records(outcome.records))
+                book.note(op=op, wrote=describe_records(outcome.unwrap_all()))
             elif deed == "undo":
                 label = f"op={rng.choice(live).label('op')}"
                 keys = {record.key for record in journal.read(Query(labels=(label,), every_version=True))}
@@ -334,7 +335,7 @@ def heading(folder, **_):
         for file in ballast[:-1]:
             file.unlink()
         accepted.append(bool(memory.journal.write("note", "there is space again")))
-        heads.append(read_head(store) is not None and read_head(store).seq == memory.journal.tip())
+        heads.append(read_head(store) is not None and present(read_head(store)).seq == memory.journal.tip())
         sound = memory.verify().sound
     first = HeadWriter(store, "t" * 32)
     first.note(5)
@@ -345,7 +346,7 @@ def heading(folder, **_):
     writer.close()
     with lukasa.open(store) as memory:
         texts = [record.text for record in memory.journal.read()]
-    report(accepted=accepted, heads=heads, sound=sound, left=read_head(store).seq, texts=texts)
+    report(accepted=accepted, heads=heads, sound=sound, left=present(read_head(store)).seq, texts=texts)
 
 
 def filling(folder, **_):
@@ -358,7 +359,7 @@ def filling(folder, **_):
         refused = None
         while refused is None:
             try:
-                record = memory.journal.write("note", f"number {len(acknowledged)} " + "filler " * 700).record
+                record = memory.journal.write("note", f"number {len(acknowledged)} " + "filler " * 700).unwrap()
                 acknowledged.append([str(record.key), record.version, record.digest.hex()])
             except LukasaError as error:
                 refused = type(error).__name__
@@ -399,7 +400,7 @@ def sealing_off(folder, leftover, mounted, **_):
         reads = {
             "live": [record.text for record in journal.read(Query(kinds=("note",)))],
             "history": [record.text for record in journal.history(key)],
-            "earlier": journal.get(key, version=1).text,
+            "earlier": present(journal.get(key, version=1)).text,
             "found": len(journal.find("early")),
             "tally": [[row.kind, row.live, row.versions] for row in journal.tally()],
             "exported": memory.export(io.BytesIO()),

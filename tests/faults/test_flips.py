@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,8 @@ def observe(folder):
         for check in (memory.verify, lambda: memory.sessions.verify("demo")):
             try:
                 found = check()
-                told += [str(item) for item in getattr(found, "findings", found) if getattr(item, "fault", item)]
+                items: Any = getattr(found, "findings", found)
+                told += [str(item) for item in items if getattr(item, "fault", item)]
             except LukasaError as error:
                 told.append(str(error))
         told += journal.list_damaged()

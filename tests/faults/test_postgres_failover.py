@@ -12,6 +12,7 @@ import lukasa
 from lukasa.errors import LukasaError
 from lukasa.storage.postgres import PostgresEngine
 from lukasa.testing.contract.base import add, list_ids, make_draft, make_key, read, text_of, write_note
+from support.narrow import present
 from support.postgres import PostgresServer
 
 _WRITERS = 4
@@ -247,9 +248,9 @@ class TestReadingFromAStandby:
         primary, standby = pair
         name = engine.url.split("/")[-1].split("?")[0]
         with lukasa.open(primary.url(name), read_url=standby.url(name)) as memory:
-            key = memory.journal.write("note", "hello").record.key
-            assert memory.journal.get(key).text == "hello"
-            assert memory.journal.get(make_key("first")).text == "0"
+            key = memory.journal.write("note", "hello").unwrap().key
+            assert present(memory.journal.get(key)).text == "hello"
+            assert present(memory.journal.get(make_key("first"))).text == "0"
             assert memory.describe()["replica"]
 
 

@@ -13,6 +13,7 @@ from lukasa import Draft, Key, Refused
 from lukasa.errors import NotAllowed, StoreBusy
 from lukasa.storage.engine import Query
 from lukasa.storage.postgres import PostgresEngine
+from support.narrow import present
 from support.postgres import shared_server
 
 pytestmark = pytest.mark.requirement("LOG-4")
@@ -169,7 +170,7 @@ def test_entries_that_are_no_json_or_occur_twice_are_refused(store):
     with store.by_hand("mallory") as connection:
         assert append_by_hand(connection, json.dumps(entry()), json.dumps(entry(version=3)))
     with lukasa.open(store.url) as memory:
-        assert memory.journal.get(Key("shared", "note", "n-1")).version == 3
+        assert present(memory.journal.get(Key("shared", "note", "n-1"))).version == 3
         assert not [finding for finding in memory.verify().findings if not finding.repairable]
 
 
@@ -188,7 +189,7 @@ def test_a_role_in_quarantine_stays_hidden_whatever_it_writes(store):
             assert texts == [f"The heron fishes in pond {number}." for number in range(5)]
         assert memory.verify().findings == ()
         memory.journal.release("mallory")
-        assert memory.journal.get(Key("shared", "note", "second")).text == "Mallory's second lie."
+        assert present(memory.journal.get(Key("shared", "note", "second"))).text == "Mallory's second lie."
         assert memory.verify().findings == ()
 
 
@@ -271,7 +272,7 @@ def test_a_role_that_forgets_to_commit_holds_up_a_writer_of_its_record_for_a_mom
     with store.by_hand("mallory") as forgetful, lukasa.open(store.url) as memory:
         append_by_hand(forgetful, json.dumps(entry()))
         began = time.monotonic()
-        assert memory.journal.write("note", "The heron flies.", id="n-1").record.version == 2
+        assert memory.journal.write("note", "The heron flies.", id="n-1").unwrap().version == 2
         assert time.monotonic() - began < 15
         with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
             forgetful.execute("SELECT 1")
@@ -290,7 +291,7 @@ def test_a_role_that_will_not_commit_is_named_with_what_ends_it(store):
         statement = hint.partition("End it: ")[2]
         assert statement == f"SELECT pg_terminate_backend({hostile.info.backend_pid});"
         store.server.execute(statement)
-        assert memory.journal.write("note", "The heron flies.", id="n-1").record.version == 2
+        assert memory.journal.write("note", "The heron flies.", id="n-1").unwrap().version == 2
         with pytest.raises(psycopg.Error):
             hostile.execute("SELECT 1")
 

@@ -15,6 +15,7 @@ from lukasa import Draft, Key
 from lukasa.errors import StoreMissing, StoreReadOnly
 from lukasa.recall.vector_index import EMBEDDER_SETTING_KEY
 from lukasa.storage.sqlite import store_file
+from support.narrow import present
 from support.postgres import PostgresServer
 
 pytestmark = pytest.mark.requirement("RCL-5")
@@ -72,7 +73,7 @@ def test_recall_answers_beside_a_frozen_process_that_holds_the_write_lock(actors
     actors.report(holder)
     with lukasa.open(store, embedder="hash") as memory:
         assert memory.recall(QUESTION).unindexed == 0
-        assert memory.journal.get(EMBEDDER_SETTING_KEY).body["embedder"] == "hash"
+        assert present(memory.journal.get(EMBEDDER_SETTING_KEY)).body["embedder"] == "hash"
 
 
 def test_recall_answers_on_a_full_disk(disk, store, monkeypatch):

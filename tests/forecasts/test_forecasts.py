@@ -29,7 +29,7 @@ def test_predict_stores_every_field_of_the_document(memory):
         confidence_interval=(0.58, 0.76), confidence_level=0.85, category="tech",
     )  # fmt: skip
     assert isinstance(outcome, Accepted)
-    assert memory.forecasts.get("pred-001") == {
+    assert memory.forecasts.get("pred-001").body == {
         "prediction_id": "pred-001",
         "market_id": "market-123",
         "question": "Will X happen by Y?",
@@ -51,13 +51,14 @@ def test_revise_keeps_and_counts_earlier_versions(memory, clock):
     for probability in (0.6, 0.7):
         clock.advance(60)
         assert memory.forecasts.revise("p", probability, confidence_level=0.9)
-    assert [body["probability"] for body in memory.forecasts.history("p")] == [0.5, 0.6, 0.7]
+    assert [version.probability for version in memory.forecasts.history("p")] == [0.5, 0.6, 0.7]
     current = memory.forecasts.get("p")
-    assert (current["num_updates"], current["last_updated"], current["created_at"]) == (
+    assert (current.num_updates, current.body["last_updated"], current.body["created_at"]) == (
         2,
         "2026-02-03T12:02:00Z",
         "2026-02-03T12:00:00Z",
     )
+    assert (current.last_updated - current.created_at).total_seconds() == 120
 
 
 @pytest.mark.requirement("FOR-1")
@@ -103,7 +104,7 @@ def test_a_resolved_prediction_stays_unchanged_and_an_expired_one_can_still_be_r
     assert memory.forecasts.resolve("p", False).code == "already_resolved"
     assert memory.forecasts.resolve("unknown", True).code == "not_found"
     assert memory.forecasts.resolve("p", "yes").code == "bad_outcome"
-    assert [body["status"] for body in memory.forecasts.list("resolved")] == ["resolved"]
+    assert [prediction.status for prediction in memory.forecasts.list("resolved")] == ["resolved"]
 
 
 # Signals
@@ -135,7 +136,7 @@ def test_signal_refuses_a_confidence_below_the_threshold(memory):
     memory.forecasts.predict("?", 0.1, prediction_id="q")
     assert memory.forecasts.signal("q")
     assert memory.forecasts.signal("unknown").code == "not_found"
-    assert [(body["prediction"], body["confidence"]) for body in memory.forecasts.signals()] == [
+    assert [(signal.prediction, signal.confidence) for signal in memory.forecasts.signals()] == [
         (0.65, 0.7),
         (0.1, 0.9),
     ]
@@ -147,15 +148,15 @@ def test_a_signal_is_retried_until_it_is_acknowledged_and_received_once(location
     orion.network = FailingNetwork(orion.network, 2)
     orion.predict("?", 0.9, prediction_id="p")
     assert orion.signal("p")
-    assert (orion.signals()[0]["broadcast"], orion.signals()[0]["acknowledged"]) == (False, False)
+    assert (orion.signals()[0].broadcast, orion.signals()[0].acknowledged) == (False, False)
     assert elysia.receive() == []
     assert orion.retry_signals() == {"sent": 0, "acknowledged": 0, "waiting": 1}
     assert orion.retry_signals() == {"sent": 1, "acknowledged": 0, "waiting": 0}
-    assert [signal["prediction"] for signal in elysia.receive()] == [0.9]
+    assert [signal.prediction for signal in elysia.receive()] == [0.9]
     assert elysia.receive() == []
     assert orion.retry_signals() == {"sent": 0, "acknowledged": 1, "waiting": 0}
     assert orion.retry_signals() == {"sent": 0, "acknowledged": 0, "waiting": 0}
-    assert (orion.signals()[0]["broadcast"], orion.signals()[0]["acknowledged"]) == (True, True)
+    assert (orion.signals()[0].broadcast, orion.signals()[0].acknowledged) == (True, True)
     assert elysia.receive() == []
 
 
@@ -183,8 +184,8 @@ def test_reasoning_is_stored_per_market_and_estimate_adds_its_factors(memory):
         ],
     )
     analysis = memory.forecasts.reasoning("market-123")
-    assert analysis["key_factors"][1] == {"factor": "regulatory_risk", "adjustment": -0.08}
-    assert analysis["last_analysis"] == "2026-02-03T12:00:00Z"
+    assert analysis.key_factors[1] == {"factor": "regulatory_risk", "adjustment": -0.08}
+    assert analysis.body["last_analysis"] == "2026-02-03T12:00:00Z"
     assert memory.forecasts.estimate("market-123") == pytest.approx(0.47)
     assert memory.forecasts.reason("sure", base_rate=0.9, factors={"more": 0.5})
     assert memory.forecasts.estimate("sure") == 1.0
@@ -251,12 +252,12 @@ def test_sections_of_a_session_state_are_written_and_taken_in(memory, open_store
     assert memory.sessions.load_latest_checkpoint("demo")["performance_metrics"] == sections["performance_metrics"]
     other = open_store(str(tmp_path / "other.db"))
     assert other.forecasts.take_in(sections)
-    assert other.forecasts.get("p") == sections["active_predictions"][0]
-    assert other.forecasts.signals() == sections["signal_history"]
+    assert other.forecasts.get("p").body == sections["active_predictions"][0]
+    assert [signal.body for signal in other.forecasts.signals()] == sections["signal_history"]
     assert other.forecasts.estimate("m") == 0.5
     other.forecasts.revise("p", 0.95)
     assert other.forecasts.take_in(sections)
-    assert other.forecasts.get("p")["probability"] == 0.95
+    assert other.forecasts.get("p").probability == 0.95
 
 
 # The diagram
@@ -290,9 +291,9 @@ def test_a_received_signal_is_stored_with_its_acknowledgement(location, open_sto
     orion.predict("?", 0.9, prediction_id="p")
     orion.signal("p")
     (signal,) = elysia.receive()
-    assert (signal["agent_id"], signal["prediction"]) == ("orion", 0.9)
+    assert (signal.agent_id, signal.prediction) == ("orion", 0.9)
     (stored,) = elysia.received()
-    assert (stored["signal_id"], stored["received_at"]) == (signal["signal_id"], "2026-02-03T12:00:00Z")
+    assert (stored.signal_id, stored.body["received_at"]) == (signal.signal_id, "2026-02-03T12:00:00Z")
     assert elysia.receive() == []
     assert orion.received() == []
 
@@ -315,7 +316,7 @@ def test_receive_takes_every_signal_that_waits(open_store, tmp_path):
     orion, elysia = (open_store(str(tmp_path / "agents.db"), agent=name).forecasts for name in ("orion", "elysia"))
     ids = [f"s{number}" for number in range(MAX_INBOX + 50)]
     send_signals(orion.network, "orion", ids)
-    assert sorted(signal["signal_id"] for signal in elysia.receive()) == sorted(ids)
+    assert sorted(signal.signal_id for signal in elysia.receive()) == sorted(ids)
     assert len(elysia.received()) == len(ids)
 
 
@@ -323,6 +324,6 @@ def test_receive_takes_every_signal_that_waits(open_store, tmp_path):
 def test_an_agent_that_may_only_read_sees_its_own_forecasts(memory):
     with memory.as_agent("ada") as ada, memory.as_agent("ada", read_only=True) as reader:
         add_resolved(ada.forecasts, [(0.7, True)])
-        assert [item["prediction_id"] for item in reader.forecasts.list()] == ["0"]
+        assert [item.prediction_id for item in reader.forecasts.list()] == ["0"]
         assert reader.forecasts.scores().count == 1
-        assert reader.forecasts.get("0")["outcome"] is True
+        assert reader.forecasts.get("0").outcome is True

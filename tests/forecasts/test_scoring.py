@@ -26,6 +26,7 @@ from lukasa.forecasts.scoring import (
     reliability_bins,
     wilson_interval,
 )
+from support.narrow import present
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -98,7 +99,7 @@ def test_scores_of_extreme_cases_are_defined():
     assert (right.accuracy, wrong.accuracy) == (1, 0)
     one_class = compute_scores(resolved([(0.7, True)] * 5))
     assert one_class.skill is None
-    assert one_class.decomposition.uncertainty == 0
+    assert present(one_class.decomposition).uncertainty == 0
     assert compute_scores(resolved([(0.5, True)])).accuracy == 0.5
     assert wilson_interval(0, 1)[0] == 0
     assert wilson_interval(1, 1)[1] == 1

@@ -192,7 +192,7 @@ def hold_conversations(memory: Any, clock: Clock) -> None:
     kept(context.tool_call("talk", "file_write", count=3))
     kept(context.tool_call("talk", "run_test", failed=True))
     kept(context.usage("talk", input=1200, output=340))
-    kept(context.environment("talk", "/srv/billing", branch="main"))
+    kept(context.environment("talk", "/srv/billing", snapshot={"branch": "main"}))
     kept(context.add_fact("talk", "The billing service is maintained by Ben"))
     clock.tick()
     loaded = context.load("talk")

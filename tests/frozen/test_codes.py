@@ -344,7 +344,7 @@ def _episodes(memory: Any, clock: FrozenClock) -> Calls:
     yield "record a bad outcome", lambda: episodes.record("Goal", outcome="")
     yield "add steps that are no objects", lambda: episodes.add([{"context": {"goal": "Goal"}, "action_log": ["read"]}])
     yield "record an agent that is no text", lambda: episodes.record("Goal", agent=5)
-    yield "record no JSON", lambda: episodes.record("Goal", mood=math.nan)
+    yield "record no JSON", lambda: episodes.record("Goal", extra={"mood": math.nan})
     yield "add an id that is no text", lambda: episodes.add([{"id": 5, "context": {"goal": "Goal"}}])
     yield "add what has no context", lambda: episodes.add([{"id": "a"}])
     done = episodes.record("Goal").record.id
@@ -369,12 +369,16 @@ def _knowledge(memory: Any, clock: FrozenClock) -> Calls:
     yield "add an unknown kind", lambda: knowledge.add("rumour", {})
     yield "add an empty pattern", lambda: knowledge.add_pattern("")
     yield "add a bad confidence", lambda: knowledge.add_pattern("Pattern", confidence=7)
-    yield "add bad sources", lambda: knowledge.add_pattern("Pattern", source_episodes="ep-1")
+    yield "add bad sources", lambda: knowledge.add("pattern", {"pattern": "Pattern", "source_episodes": "ep-1"})
     yield "add an empty anti-pattern", lambda: knowledge.add_antipattern("")
-    yield "add bad sources of an anti-pattern", lambda: knowledge.add_antipattern("Fails", sources=[5])
+    yield (
+        "add bad sources of an anti-pattern",
+        lambda: knowledge.add("antipattern", {"what_fails": "Fails", "sources": [5]}),
+    )
+    yield "add a misspelt field", lambda: knowledge.add_fact("Fact", extra={"confidense": 1})
     yield "add an empty fact", lambda: knowledge.add_fact("")
-    yield "add bad links", lambda: knowledge.add_fact("Fact", links="a")
-    yield "add a link without a relation", lambda: knowledge.add_fact("Fact", links=[{"to": "a"}])
+    yield "add bad links", lambda: knowledge.add("fact", {"fact": "Fact", "links": "a"})
+    yield "add a link without a relation", lambda: knowledge.add("fact", {"fact": "Fact", "links": [{"to": "a"}]})
     one = knowledge.add_pattern("One pattern").record.id
     other = knowledge.add_pattern("Another way").record.id
     yield "link by a bad relation", lambda: knowledge.link(one, "likes", other)

@@ -54,7 +54,7 @@ def test_the_awaited_memory_has_the_same_names(tmp_path: Path) -> None:
     """Compare the names of the awaited memory with those of the plain one, and await one call of each sort."""
 
     async def look() -> tuple[set[str], list[str]]:
-        async with await lukasa.aio.open(tmp_path / "awaited.db", embedder="hash") as memory:
+        async with lukasa.aio.open(tmp_path / "awaited.db", embedder="hash") as memory:
             await memory.journal.write("note", "The build is green")
             found = await memory.recall("build")
             return set(dir(memory)), [hit.record.text for hit in found.hits]

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import lukasa
 from lukasa.interfaces.cli.app import app
 from lukasa.jobs import REGISTRY, JobCounts
+from support.narrow import present
 
 pytestmark = pytest.mark.requirement("OPS-3", "DOO-2")
 
@@ -135,8 +136,8 @@ def test_a_signalled_worker_finishes_its_running_job(store, tmp_path, eventually
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
         eventually((tmp_path / "started").exists)
         worker.send_signal(number)
-        assert worker.stderr.readline().startswith("Working on chores.fail, chores.slow, chores.sweep")
-        assert worker.stderr.readline() == "Stopping once the running job is done.\n"
+        assert present(worker.stderr).readline().startswith("Working on chores.fail, chores.slow, chores.sweep")
+        assert present(worker.stderr).readline() == "Stopping once the running job is done.\n"
         (tmp_path / "go").touch()
         output, _ = worker.communicate(timeout=60)
     assert (worker.returncode, output) == (0, "1 job done. Now 0 waiting, 0 running, 0 failed.\n")
@@ -149,8 +150,8 @@ def test_a_second_signal_ends_a_worker_at_once_and_keeps_its_job(store, tmp_path
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
         eventually((tmp_path / "started").exists)
         worker.send_signal(signal.SIGINT)
-        worker.stderr.readline()
-        assert worker.stderr.readline() == "Stopping once the running job is done.\n"
+        present(worker.stderr).readline()
+        assert present(worker.stderr).readline() == "Stopping once the running job is done.\n"
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == -signal.SIGTERM
     with lukasa.open(store) as memory:

@@ -9,6 +9,7 @@ import lukasa
 from lukasa.errors import InvalidInput, StoreUnavailable
 from lukasa.models.reranker import open_reranker, scale_scores
 from support.json_endpoint import JsonEndpoint, serve_endpoint
+from support.narrow import present
 
 FACTS = ("The heron fishes at dawn.", "The heron sleeps at noon.", "The heron is grey.")
 QUESTION = "What does the heron do?"
@@ -97,7 +98,7 @@ def test_no_reranker_is_used_unless_it_is_named(memory, monkeypatch):
     assert open_reranker("none") is None
     monkeypatch.setenv("LUKASA_RERANKER", "http:http://127.0.0.1:9/v1#m")
     with lukasa.open("memory:", embedder="hash") as other:
-        assert other.recall.reranker.name == "http:http://127.0.0.1:9/v1#m"
+        assert present(other.recall.reranker).name == "http:http://127.0.0.1:9/v1#m"
     for name in ("cohere", "onnx:/nowhere/model.onnx", "http:ftp://host#m"):
         with pytest.raises(InvalidInput):
             open_reranker(name)

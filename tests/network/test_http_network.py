@@ -79,7 +79,7 @@ def test_sessions_and_forecasts_use_the_hub_that_the_environment_names(tmp_path,
         assert session.sync()["connected"] is True
     monkeypatch.setenv("LUKASA_HUB_TOKEN", token_for("b"))
     memory = open_store(str(tmp_path / "b.db"), agent="b")
-    assert [signal["signal_id"] for signal in memory.forecasts.receive()] == ["s1"]
+    assert [signal.signal_id for signal in memory.forecasts.receive()] == ["s1"]
     with memory.sessions.start("demo") as session:
         assert [peer["agent_id"] for peer in session.sync()["peer_agents"]] == ["a"]
 

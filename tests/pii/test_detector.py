@@ -17,6 +17,7 @@ from lukasa.pii.detector import apply_pii_handling, find_pii, redact_text
 from lukasa.vault import VaultSettings
 from lukasa_bench.pii import hostile_texts
 from support.each import each
+from support.narrow import present, refusal_of
 
 pytestmark = pytest.mark.requirement("VLT-4")
 
@@ -190,7 +191,7 @@ def test_personal_data_is_refused_in_the_text_the_body_and_the_labels():
         Draft("memory", "fine", labels=(f"topic=ssn {CANARY}",)),
     ):
         refused = gate.validate(draft, "i")
-        assert (refused.code, refused.details["classes"]) == ("pii", ["ssn"])
+        assert (refusal_of(refused).code, refusal_of(refused).details["classes"]) == ("pii", ["ssn"])
         assert CANARY not in repr(refused)
     assert isinstance(gate.validate(Draft("turn", f"ssn {CANARY}"), "i"), ValidatedDraft), (
         "other kinds allow personal data by default"
@@ -200,8 +201,8 @@ def test_personal_data_is_refused_in_the_text_the_body_and_the_labels():
 def test_one_call_refuses_redacts_or_keeps_a_draft():
     draft = Draft("memory", f"ssn {CANARY}")
     assert apply_pii_handling(draft, "allow") is draft
-    assert apply_pii_handling(draft, "redact").text == "ssn [ssn]"
-    assert apply_pii_handling(draft, "block").code == "pii"
+    assert present(apply_pii_handling(draft, "redact")).text == "ssn [ssn]"
+    assert refusal_of(apply_pii_handling(draft, "block")).code == "pii"
     harmless = Draft("memory", "fine")
     assert apply_pii_handling(harmless, "block") is harmless
 
@@ -213,6 +214,7 @@ def test_each_kind_has_its_own_pii_handling():
     kept = gate.validate(
         Draft("turn", f"ssn {CANARY}", {"card": "4111 1111 1111 1111"}, labels=(f"a=ssn {CANARY}",)), "i"
     )
+    assert isinstance(kept, ValidatedDraft)
     assert CANARY.encode() not in kept.content
     assert b"4111" not in kept.content
     assert b"[ssn]" in kept.content

@@ -55,11 +55,11 @@ def update_for_ever():
     memory = lukasa.open(SETTINGS["location"])
     rule = Significance(changes=7, sections=())
     session = memory.sessions.start("demo", significance=rule, retention=Retention(plain=3, compressed=4))
-    note(state=session.state().get("notes", {}))
+    note(state=session.state.get("notes", {}))
     for index in range(100_000):
         name, value = f"n{rng.randrange(40)}", f"{SETTINGS['round']}-{index}-" + "x" * rng.randrange(200)
         note(trying=[name, value])
-        if "notes" not in session.state():
+        if "notes" not in session.state:
             assert isinstance(session.update("/notes", {name: value}), Accepted)
         else:
             assert isinstance(session.update(f"/notes/{name}", value), Accepted)

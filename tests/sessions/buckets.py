@@ -8,6 +8,8 @@ import threading
 import urllib.request
 from contextlib import contextmanager
 
+from support.narrow import present
+
 BUCKET = "lukasa-backups"
 
 
@@ -30,10 +32,10 @@ def bucket_server():
         [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
-        yield int(process.stdout.readline())
+        yield int(present(process.stdout).readline())
     finally:
-        process.stdin.close()
-        process.stdout.close()
+        present(process.stdin).close()
+        present(process.stdout).close()
         process.terminate()
         process.wait(20)
 

@@ -28,7 +28,7 @@ def test_a_second_writer_joins_a_session_that_is_alive(memory, location, open_st
     first.update("/active_predictions/-", make.prediction("p1"))
     second = open_store(location, clock=clock).sessions.start("demo", significance=NEVER)
     assert second.recovery.mode == "alive"
-    assert second.state()["active_predictions"] == first.state()["active_predictions"]
+    assert second.state["active_predictions"] == first.state["active_predictions"]
     assert second.update("/configuration/x", 1)
     assert first.refresh() == 1
 

@@ -24,6 +24,7 @@ from lukasa.storage.memory_files import MemoryFiles
 from lukasa.storage.tar import ArchivedFile, pack, unpack
 from lukasa.testing import CountingIds
 from lukasa.vault import VaultSettings
+from support.narrow import present
 
 pytestmark = pytest.mark.requirement("CHK-6")
 _spec = importlib.util.spec_from_file_location("buckets", Path(__file__).with_name("buckets.py"))
@@ -68,7 +69,7 @@ def test_restore_returns_a_store_with_an_equal_export(store, folder, tmp_path, s
     before = export(store)
     with lukasa.open(store) as memory:
         made = memory.backup(folder, secret=secret)
-    assert made.encrypted == bool(secret)
+    assert present(made).encrypted == bool(secret)
     into = tmp_path / "elsewhere" / "restored.db"
     done = lukasa.restore(folder, into, secret=secret)
     assert export(into) == before
@@ -164,7 +165,7 @@ def test_restore_refuses_a_log_with_another_fingerprint(store, folder, tmp_path,
     with lukasa.open(store) as memory:
         manifest = memory.backup(folder)
     archives = lukasa.find_backups(folder)
-    archives.put([("store", Path(store))], {**manifest.facts, **fact})
+    archives.put([("store", Path(store))], {**present(manifest).facts, **fact})
     with pytest.raises(StoreDamaged, match="not the one that was backed up"):
         lukasa.restore(folder, tmp_path / "t.db")
     assert not (tmp_path / "t.db").exists()
@@ -175,7 +176,7 @@ def test_restore_refuses_an_altered_entry_of_a_log(store, folder, tmp_path):
         manifest = memory.backup(folder)
         memory.export(tmp_path / "log.jsonl")
     (tmp_path / "log.jsonl").write_bytes((tmp_path / "log.jsonl").read_bytes().replace(b"note 7", b"lie 77"))
-    lukasa.find_backups(folder).put([("store", tmp_path / "log.jsonl")], manifest.facts)
+    lukasa.find_backups(folder).put([("store", tmp_path / "log.jsonl")], present(manifest).facts)
     with pytest.raises(StoreDamaged, match="does not match its digest"):
         lukasa.restore(folder, tmp_path / "t.db")
     assert not (tmp_path / "t.db").exists()
@@ -438,7 +439,7 @@ def test_restore_reads_a_backup_from_a_bucket(store, faulty, tmp_path):
     before = export(store)
     with lukasa.open(store) as memory:
         for number in (1, 2, 3):
-            assert memory.backup(URL, keep=2).number == number
+            assert present(memory.backup(URL, keep=2)).number == number
     assert lukasa.find_backups(URL).numbers() == [2, 3]
     lukasa.restore(URL, tmp_path / "t.db", number=2)
     assert export(tmp_path / "t.db") == before
@@ -512,7 +513,7 @@ def test_backup_recognises_its_manifest_after_a_lost_response(store, faulty):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(buckets._Passing, "answer", lose_response)
         with lukasa.open(store) as memory:
-            assert memory.backup(URL).number == 1
+            assert present(memory.backup(URL)).number == 1
     assert not left
     assert lukasa.find_backups(URL).numbers() == [1]
 
@@ -523,7 +524,7 @@ def test_backup_refuses_a_bucket_that_ignores_conditional_writes_before_it_write
         with pytest.raises(StoreUnavailable, match="ignores conditional writes"):
             memory.backup(URL)
         assert open_file_store(URL).list_files("agents.db") == []
-        assert memory.backup(URL, alone=True).number == 1
+        assert present(memory.backup(URL, alone=True)).number == 1
 
 
 def test_backup_reports_a_missing_bucket(store, faulty):

@@ -28,6 +28,7 @@ from lukasa.storage.file_stores import open_file_store
 from lukasa.storage.files import read_whole
 from lukasa.storage.local_files import LocalFiles
 from lukasa.storage.memory_files import MemoryFiles
+from support.narrow import present
 
 pytestmark = pytest.mark.requirement("CHK-2")
 NOON = datetime(2026, 2, 3, 12, tzinfo=UTC)
@@ -63,7 +64,7 @@ def test_checkpoints_are_listed_by_number_not_by_name(blobs, make_checkpoint):
     for number in (999, 1000, 2, 10000):
         folder.save(make_checkpoint(number))
     assert [entry.number for entry in folder.list_checkpoints()] == [10000, 1000, 999, 2]
-    assert folder.find_newest_valid()[0].number == 10000
+    assert present(folder.find_newest_valid()[0]).number == 10000
 
 
 @pytest.mark.requirement("CHK-9")
@@ -217,7 +218,7 @@ def test_partial_files_of_dead_writers_are_deleted_and_those_of_living_ones_kept
     writer = subprocess.Popen(
         [sys.executable, "-c", script, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert writer.stdout.readline() == "writing\n"
+    assert present(writer.stdout).readline() == "writing\n"
     assert blobs.delete_partial_files("a") == 0
     writer.kill()
     writer.communicate()
@@ -319,5 +320,5 @@ def test_retention_keeps_damaged_checkpoints_and_the_only_valid_one(blobs, make_
         blobs.put(f"sessions/demo/checkpoint_{number:03d}.json", b"rubbish")
     tidied = folder.apply_retention(NOON + timedelta(hours=1), Retention(1, 0))
     assert tidied.kept_damaged == (3, 4)
-    assert folder.find_newest_valid()[0].number == 2
+    assert present(folder.find_newest_valid()[0]).number == 2
     assert {item.number for item in folder.list_checkpoints()} >= {2, 3, 4, 5}

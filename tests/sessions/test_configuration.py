@@ -55,7 +55,7 @@ def test_sync_sends_no_signal_below_the_confidence_threshold(memory, make):
         item = make.signal(id, confidence=confidence, broadcast=False, acknowledged=False)
         session.update("/signal_history/-", item)
     session.sync()
-    assert [(item["signal_id"], item["broadcast"]) for item in session.state()["signal_history"]] == [
+    assert [(item["signal_id"], item["broadcast"]) for item in session.state["signal_history"]] == [
         ("low", False),
         ("high", True),
     ]
@@ -71,7 +71,7 @@ def test_a_session_updates_from_the_network_as_often_as_configured(memory, clock
     assert session.tick() == ()
     clock.advance(60)
     assert session.tick() == ("update",)
-    assert session.state()["network_state"]["last_sync"] == "2026-02-03T12:15:00Z"
+    assert session.state["network_state"]["last_sync"] == "2026-02-03T12:15:00Z"
     assert memory.sessions.network.fetch_state("agent").active_predictions[0]["prediction_id"] == "p1"
     session.update("/configuration/update_frequency_minutes", 5)
     clock.advance(5 * 60)
@@ -141,7 +141,7 @@ def test_counts_of_requests_survive_a_restart_within_the_hour(memory, clock, mak
         assert used == 2
         session._current_network.peers("agent")
     session = memory.sessions.start("demo")
-    assert session.state()["network_state"]["api_usage"]["requests_this_hour"] == 3
+    assert session.state["network_state"]["api_usage"]["requests_this_hour"] == 3
     assert session.sync()["api_usage"]["requests_this_hour"] == 5
     session.close()
     clock.advance(3600)

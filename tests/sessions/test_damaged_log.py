@@ -23,7 +23,7 @@ def abandon_session(memory, changes=5):
     session = memory.sessions.start("demo", significance=NEVER)
     for number in range(changes):
         session.update(f"/configuration/x{number}", number)
-    state = session.state()
+    state = session.state
     session.abandon()
     return state
 

@@ -44,7 +44,7 @@ def abandoned_session(make):
             session.checkpoint()
         for number in range(changes):
             assert session.update(f"/configuration/late-{number}", number)
-        state = session.state()
+        state = session.state
         session.abandon()
         return state
 
@@ -62,7 +62,7 @@ def delete_log(location):
 def test_a_closed_session_is_recovered_from_its_newest_checkpoint_without_a_write(memory, content):
     with memory.sessions.start("demo") as session:
         session.update("/learning_state/model_version", "1.2.3")
-        state = session.state()
+        state = session.state
     report = memory.sessions.recover("demo")
     assert (report.mode, report.replayed, report.lost, report.whole) == ("normal", 0, (), True)
     assert report.used == "checkpoint 2 of files and log"
@@ -175,7 +175,7 @@ def template(tmp_path_factory):
             session.checkpoint()
         for number in range(3):
             session.update(f"/configuration/late-{number}", number)
-        state = session.state()
+        state = session.state
         session.abandon()
         memory.close()
     return folder, state
@@ -320,7 +320,7 @@ def test_predictions_stay_recovering_until_the_network_answers(memory, abandoned
     assert {item["status"] for item in report.state["active_predictions"]} == {"recovering"}
     session = memory.sessions.start("demo")
     assert session.recovering() == []
-    assert session.state()["active_predictions"] == state["active_predictions"]
+    assert session.state["active_predictions"] == state["active_predictions"]
 
 
 @pytest.mark.requirement("CHK-8")
@@ -408,7 +408,7 @@ def test_two_agents_on_one_store_exchange_predictions_and_signals(location, open
         assert hub.acknowledge("elysia", "s1", "orion").repeated
         assert hub.inbox("elysia") == []
         ours.sync()
-        (signal,) = ours.state()["signal_history"]
+        (signal,) = ours.state["signal_history"]
         assert (signal["broadcast"], signal["acknowledged"]) == (True, True)
         assert hub.fetch_state("orion").active_predictions[0]["prediction_id"] == "p1"
         assert theirs.sync()["last_sync"] == "2026-02-03T12:00:00Z"
@@ -454,6 +454,6 @@ def test_sync_notes_in_the_state_that_the_network_is_down(in_file):
     in_file.sessions.network = Down()
     session = in_file.sessions.start("demo")
     assert session.sync()["connected"] is False
-    noted = session.state()["network_state"]
+    noted = session.state["network_state"]
     assert noted["connected"] is False
     assert noted["api_usage"]["requests_this_hour"] == 1

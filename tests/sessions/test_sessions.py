@@ -25,11 +25,11 @@ def test_start_begins_a_session_and_resumes_it_later(memory, content):
     with memory.sessions.start("demo", agent_type="analyst") as session:
         assert session.recovery.mode == "new"
         assert session.update("/configuration/api_endpoint", "https://example.org")
-        state = session.state()
+        state = session.state
     assert state["metadata"]["agent_type"] == "analyst"
     with memory.sessions.start("demo") as again:
         assert again.recovery.mode == "normal"
-        assert content(again.state()) == content(state)
+        assert content(again.state) == content(state)
     assert [event["event"] for event in memory.sessions.events("demo")] == [
         "started", "checkpoint", "checkpoint", "closed", "resumed", "closed",
     ]  # fmt: skip
@@ -64,7 +64,7 @@ def test_changes_that_remove_items_before_a_changed_one_are_made_and_saved(in_fi
             {"op": "remove", "path": "/active_predictions/0"},
         ]
         assert session.patch(changes)
-        assert [item["probability"] for item in session.state()["active_predictions"]] == [0.6, 0.9]
+        assert [item["probability"] for item in session.state["active_predictions"]] == [0.6, 0.9]
         assert session.checkpoint()
 
 
@@ -72,7 +72,7 @@ def test_changes_that_remove_items_before_a_changed_one_are_made_and_saved(in_fi
 def test_changes_that_no_checkpoint_could_hold_are_refused(in_file, make):
     in_file.sessions.save_checkpoint(make.state(), "demo")
     with in_file.sessions.start("demo") as session:
-        again = session.state()["active_predictions"][1]
+        again = session.state["active_predictions"][1]
         other = {**again, "prediction_id": "new"}
         changes = [{"op": "add", "path": "/active_predictions/0", "value": value} for value in (again, other)]
         assert session.patch(changes).code == "bad_state"
@@ -86,7 +86,7 @@ def test_no_change_makes_more_markets_active_than_the_configuration_allows(in_fi
     in_file.sessions.save_checkpoint(make.state(), "demo")
     with in_file.sessions.start("demo", significance=NEVER) as session:
         assert session.update("/configuration/max_active_markets", 3)
-        new = {**session.state()["active_predictions"][0], "prediction_id": "new", "market_id": "another"}
+        new = {**session.state["active_predictions"][0], "prediction_id": "new", "market_id": "another"}
         assert session.update("/active_predictions/-", new).code == "too_many_active"
         assert session.update("/active_predictions/-", {**new, "status": "resolved"})
         assert session.update("/active_predictions/new/status", "active").code == "too_many_active"
@@ -113,7 +113,7 @@ def test_a_small_change_writes_one_small_record(memory, make):
     (delta,) = memory.journal.read(Query(after=tip))
     assert delta.kind == "session_delta"
     assert delta.text == ""
-    whole = len(json.dumps(session.state()))
+    whole = len(json.dumps(session.state))
     assert len(json.dumps(dict(delta.body))) < 0.05 * whole
 
 
@@ -123,7 +123,7 @@ def test_update_prediction_sets_probability_time_and_count(memory, make, clock):
     session.update("/active_predictions/-", make.prediction())
     clock.advance(60)
     assert session.update_prediction("pred-1", 0.65)
-    (item,) = session.state()["active_predictions"]
+    (item,) = session.state["active_predictions"]
     assert (item["probability"], item["num_updates"], item["last_updated"]) == (0.65, 1, "2026-02-03T12:01:00Z")
     assert session.update_prediction("nobody", 0.5).code == "not_found"
 
@@ -145,11 +145,11 @@ def test_update_prediction_sets_probability_time_and_count(memory, make, clock):
 )
 def test_a_refused_change_leaves_the_state_alone(memory, path, value, code):
     session = memory.sessions.start("demo")
-    before = session.state()
+    before = session.state
     outcome = session.update(path, value)
     assert isinstance(outcome, Refused)
     assert outcome.code == code
-    assert session.state() == before
+    assert session.state == before
     assert memory.sessions.state("demo") == before
 
 
@@ -186,7 +186,7 @@ def test_a_state_cannot_grow_beyond_its_maximum_size(in_file):
     assert session.update("/configuration/part-0", "short")
     assert session.update("/configuration/part-3", "x" * 4_000_000)
     assert session.checkpoint()
-    assert in_file.sessions.recover("demo").state == session.state()
+    assert in_file.sessions.recover("demo").state == session.state
 
 
 # The document's functions
@@ -344,12 +344,12 @@ def test_the_second_of_two_writers_gets_a_conflict(memory, location, open_store,
     assert isinstance(other.update("/configuration/y", 2), Conflict)
     assert other.refresh() == 1
     assert isinstance(other.update("/configuration/y", 2), Accepted)
-    assert other.state()["configuration"].items() >= {"x": 1, "y": 2}.items()
+    assert other.state["configuration"].items() >= {"x": 1, "y": 2}.items()
     assert isinstance(first.checkpoint(), Accepted)
     assert isinstance(other.checkpoint(), Conflict)
     other.refresh()
     assert isinstance(other.checkpoint(), Accepted)
-    assert memory.sessions.state("demo") == other.state()
+    assert memory.sessions.state("demo") == other.state
 
 
 @pytest.mark.requirement("CHK-4")
@@ -365,7 +365,7 @@ def test_threads_that_update_one_session_lose_no_change(in_file):
         thread.start()
     for thread in threads:
         thread.join()
-    state = session.state()
+    state = session.state
     assert sum("-" in name for name in state["configuration"]) == 80
     session.abandon()
     assert in_file.sessions.recover("demo").state["configuration"] == state["configuration"]
@@ -434,7 +434,7 @@ def test_a_checkpoint_above_the_budget_prunes_the_state(memory, make):
     state["signal_history"] = [make.signal(f"s-{index}", timestamp=f"2026-02-03T11:0{index}:00Z") for index in range(6)]
     session.replace(state)
     session.checkpoint()
-    after = session.state()
+    after = session.state
     assert [item["prediction_id"] for item in after["active_predictions"]] == ["pred-0", "pred-1", "pred-2"]
     assert [item["signal_id"] for item in after["signal_history"]] == ["s-2", "s-3", "s-4", "s-5"]
     assert session.prune().above == ()
@@ -467,7 +467,7 @@ def test_changes_are_accepted_while_the_disk_for_files_is_full(memory, tmp_path,
     assert isinstance(session.trouble, StoreFull)
     with pytest.raises(StoreFull, match="could not be written"):
         session.checkpoint()
-    state = session.state()
+    state = session.state
     session.abandon()
     full = False
     report = memory.sessions.recover("demo")
@@ -541,7 +541,7 @@ def test_the_state_of_an_earlier_time_or_position_can_be_read(memory, clock):
                 session.checkpoint()
     session = memory.sessions.start("demo")
     clock.advance(60)
-    assert session.replace({**session.state(), "step": "anew"})
+    assert session.replace({**session.state, "step": "anew"})
     session.close()
     for moment, position, step in points:
         assert memory.sessions.state("demo", as_of=moment)["step"] == step

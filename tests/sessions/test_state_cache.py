@@ -46,7 +46,7 @@ def test_the_state_is_that_of_a_full_replay_after_every_kind_of_change(memory, t
         session.update(PLACE, number / 1000)
         if number % 50 == 0:
             check(memory, number / 1000)
-    assert memory.sessions.state("demo") == session.state()
+    assert memory.sessions.state("demo") == session.state
     session.checkpoint()
     check(memory, 0.129)
     session.update(PLACE, 0.5)

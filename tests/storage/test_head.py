@@ -15,6 +15,7 @@ from lukasa import Key
 from lukasa.core.scope import SYSTEM
 from lukasa.storage.engine import LOSS, Query
 from lukasa.storage.sqlite.head import head_path, read_head
+from support.narrow import present
 
 pytestmark = pytest.mark.requirement("LOG-5", "LOG-9")
 WRITE_AND_DIE = """
@@ -57,13 +58,13 @@ def flip_wal(store, share=0.6):
 def test_a_closed_store_is_one_file(tmp_path):
     with lukasa.open(tmp_path / "store.db", embedder="hash") as memory:
         memory.journal.write("note", "something")
-        assert read_head(tmp_path / "store.db").seq == memory.journal.tip()
+        assert present(read_head(tmp_path / "store.db")).seq == memory.journal.tip()
         assert head_path(tmp_path / "store.db").stat().st_mode & 0o777 == 0o600
     assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
 
 
 def test_a_killed_writer_is_no_loss(store):
-    assert read_head(store).seq == 10
+    assert present(read_head(store)).seq == 10
     with lukasa.open(store, embedder="hash") as memory:
         assert len(list_notes(memory)) == 10
         assert memory.verify().sound
@@ -78,7 +79,7 @@ def test_a_log_that_lost_its_end_is_noticed_told_and_accepted(store, caplog):
         (finding,) = memory.verify().findings
         assert finding.where == "end of the log"
         assert f"{len(kept) + 1} to 10" in finding.what
-        assert memory.journal.write("note", "after the loss").record.seq == 12  # no position is used twice
+        assert memory.journal.write("note", "after the loss").unwrap().seq == 12  # no position is used twice
     caplog.clear()
     with lukasa.open(store, embedder="hash") as memory:
         assert caplog.text == ""
@@ -133,7 +134,7 @@ def test_an_older_copy_that_is_put_back_is_no_alarm(tmp_path):
     with lukasa.open(path, embedder="hash") as memory:
         assert list_notes(memory) == ["a"]
         assert memory.verify().sound
-        assert memory.journal.write("note", "second").record.seq == 2
+        assert memory.journal.write("note", "second").unwrap().seq == 2
 
 
 def test_a_loss_that_cannot_be_recorded_yet_is_reported(store):

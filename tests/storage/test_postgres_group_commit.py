@@ -19,6 +19,7 @@ from lukasa.storage.postgres.append import InsertSingle
 from lukasa.storage.postgres.connection import PostgresClient
 from lukasa.storage.postgres.group_commit import GroupCommit, InsertGroup, _ScopeInserts, _WaitingInsert
 from lukasa.testing.contract.base import add, make_draft, quarantine, run_concurrently
+from support.narrow import present
 
 OPTIONS = "-c search_path=lukasa,public"
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
@@ -161,7 +162,9 @@ def test_a_group_whose_answer_was_lost_is_found_again(engine):
     repeated = InsertGroup(inserts)
     client.write(repeated)  # as after a commit whose answer did not arrive
     assert repeated.outcomes == []
-    assert [client.write(insert).record.seq for insert in inserts] == [outcome.record.seq for outcome in group.outcomes]
+    assert [present(client.write(insert)).unwrap().seq for insert in inserts] == [
+        outcome.unwrap().seq for outcome in group.outcomes
+    ]
     client.close()
     with engine.snapshot(FULL_REACH) as reader:
         assert len(reader.read(Query(every_version=True))) == 3

@@ -92,7 +92,7 @@ def test_a_group_writes_what_single_inserts_write(engine, client, given_drafts):
     outcomes = [client.write(insert) for insert in inserts("single ")]
     group = InsertGroup(inserts("group "))
     client.write(group)
-    assert [outcome.record.text for outcome in outcomes] == [outcome.record.text for outcome in group.outcomes]
+    assert [outcome.record.text for outcome in outcomes] == [outcome.unwrap().text for outcome in group.outcomes]
     rows = read_rows("single ")
     assert len(rows) == len(given_drafts)
     assert read_rows("group ") == rows

@@ -18,6 +18,7 @@ from lukasa.errors import NotAllowed
 from lukasa.storage.engine import SET_ASIDE, Query
 from lukasa.storage.sqlite import vectors
 from lukasa.transfer.copy import copy_log
+from support.narrow import present
 
 pytestmark = pytest.mark.requirement("LOG-5")
 
@@ -101,7 +102,7 @@ def test_an_entry_whose_columns_alone_are_damaged_is_written_again(place, column
         assert not memory.verify().sound
         assert len(memory.journal.set_aside()) == 1
         assert memory.verify().findings == ()
-        assert memory.journal.get(Key("shared", "note", "b")).text == "the release is on Tuesday"
+        assert present(memory.journal.get(Key("shared", "note", "b"))).text == "the release is on Tuesday"
 
 
 def test_a_superseded_version_does_not_come_back_when_the_newest_is_set_aside(place):
@@ -120,7 +121,7 @@ def test_a_superseded_version_does_not_come_back_when_the_newest_is_set_aside(pl
         ]
         assert memory.verify().sound
         assert memory.import_(io.BytesIO(exported.getvalue())).added == 1  # an old export has the version
-        assert memory.journal.get(Key("shared", "note", "b"), version=2).text == "the release is on Tuesday"
+        assert present(memory.journal.get(Key("shared", "note", "b"), version=2)).text == "the release is on Tuesday"
 
 
 def test_an_earlier_state_takes_the_place_of_a_damaged_one(place):
@@ -205,7 +206,7 @@ def test_a_damaged_store_is_backed_up_and_restored_as_it_is(place, tmp_path):
     alter_text(place)
     with lukasa.open(place, embedder="hash") as memory:
         manifest = memory.backup((tmp_path / "backups").as_uri())
-        (name,) = manifest.facts["damaged"]
+        (name,) = present(manifest).facts["damaged"]
         assert name.startswith("shared/note/b version 1 (position ")
     lukasa.restore((tmp_path / "backups").as_uri(), tmp_path / "restored.db")
     with lukasa.open(tmp_path / "restored.db", embedder="hash") as memory:
@@ -233,7 +234,7 @@ def test_verify_finds_a_damaged_vector_and_a_repair_lets_recall_make_it_anew(pla
             memory.journal.write("note", f"the release is on {day}", id=day)
         expected = [hit.score for hit in memory.recall("When is the release?").hits]
         assert memory.verify().sound
-        damage_vector(place, part, memory.journal.get(Key("shared", "note", "Tuesday")).seq)
+        damage_vector(place, part, present(memory.journal.get(Key("shared", "note", "Tuesday"))).seq)
         found = [(finding.where, finding.repairable) for finding in memory.verify().findings]
         assert set(found) == {("vectors", True)}, "a changed sign differs from the sign-bit code too"
         memory.journal.reindex()

@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+from support.narrow import present
+
 PROCESSES = 8
 KILLS = 2
 
@@ -176,7 +178,7 @@ class PydanticFile:
                 return
 
     def read(self):
-        return asyncio.run(self._store.read("agent/marks.md", max_chars=1_000_000)).content.split()
+        return present(asyncio.run(self._store.read("agent/marks.md", max_chars=1_000_000))).content.split()
 
 
 class HermesSession:

@@ -226,7 +226,7 @@ def session_calls(memory: Any, folder: Path) -> Iterator[Any]:
     yield sessions.compress_old_checkpoints("demo"), sessions.prune("demo"), sessions.recover("crashed")
     session = sessions.start("other")
     yield sessions.configuration(), sessions.checkpoint("demo", 1), session.configuration, session.scope
-    yield session.number, session.closed, session.state(), session.replace({"configuration": {"mode": "calm"}})
+    yield session.number, session.closed, session.state, session.replace({"configuration": {"mode": "calm"}})
     yield session.refresh(), session.tick(), session.verify(), session.recovering(), session.mark_recovering()
     session.close()
     yield session.closed

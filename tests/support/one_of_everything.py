@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from lukasa.experience.consolidation.jobs import TASK_NAME
 from lukasa.memory import Memory
+from support.narrow import present
 
 
 def seed_store(owner: Memory, agent: str) -> Mapping[str, Mapping[str, object]]:
@@ -20,7 +21,7 @@ def seed_store(owner: Memory, agent: str) -> Mapping[str, Mapping[str, object]]:
         if agent
         else ("Backups are kept for thirty days in the cellar.", "The printer needs cyan toner.")
     )
-    fact, old_fact = (own.remember(text, topic=text[:12]).record for text in facts)
+    fact, old_fact = (own.remember(text, topic=text[:12]).unwrap() for text in facts)
     episode, last_episode = (own.episodes.start(goal, agent=name) for goal in ("Fix the login page", "Move the queue"))
     for ref, text in (
         (f"cache-{name}", f"The cache of {name} runs on port 6379"),
@@ -31,7 +32,7 @@ def seed_store(owner: Memory, agent: str) -> Mapping[str, Mapping[str, object]]:
     for skill in (f"deploy-{name}", f"restore-{name}"):
         own.skills.add(f"# Step by step: {skill}\n\n## Steps\n\n1. Stop the workers\n2. Run {skill}\n", id=skill)
     handoffs = [
-        own.handoffs.create(name, f"Form {number} of {name} is done; test it.", from_agent=name).record.id
+        own.handoffs.create(name, f"Form {number} of {name} is done; test it.", from_agent=name).unwrap().id
         for number in range(4)
     ]
     own.handoffs.read(handoffs[1])
@@ -41,17 +42,17 @@ def seed_store(owner: Memory, agent: str) -> Mapping[str, Mapping[str, object]]:
     for session in (f"demo-{name}", f"old-{name}"):
         own.sessions.save_checkpoint({"learning_state": {"step": 7}}, session)
     predictions = [
-        own.forecasts.predict(f"{name} ships release {number}", 0.7, market_id=f"ship-{name}-{number}").record.id
+        own.forecasts.predict(f"{name} ships release {number}", 0.7, market_id=f"ship-{name}-{number}").unwrap().id
         for number in range(3)
     ]
     jobs = [own.jobs.defer(TASK_NAME, key=f"seed-{name}-{number}", delay=100_000) for number in range(2)]
     owner.trust.register(name, model="local", primary_role="critic")
     owner.trust.register("writer", model="local")
-    dissent = owner.trust.log_dissent("writer", "The figure is wrong.", rubric_citations=["Accuracy"]).records[0]
-    override = owner.trust.log_override("writer", "Ship on Friday", "Ship on Monday", by="anna").records[0]
+    dissent = owner.trust.log_dissent("writer", "The figure is wrong.", rubric_citations=["Accuracy"]).unwrap_all()[0]
+    override = owner.trust.log_override("writer", "Ship on Friday", "Ship on Monday", by="anna").unwrap_all()[0]
     owner.hub.broadcast("writer", "signal", {"signal_id": "signal-1", "prediction_id": f"ship-{name}-0"})
     owner.journal.quarantine("stranger")
-    notes = [owner.journal.write("note", f"Note {number} on {name}").record for number in range(3)]
+    notes = [owner.journal.write("note", f"Note {number} on {name}").unwrap() for number in range(3)]
     proposals = [owner.as_agent("writer").journal.delete(note.key).details["proposal"] for note in notes]
     memory = {"path.id": fact.id, "query.scope": fact.scope}
     return {
@@ -64,8 +65,8 @@ def seed_store(owner: Memory, agent: str) -> Mapping[str, Mapping[str, object]]:
             "path.id": old_fact.id,
             "query.version": 1,
         },
-        "/v1/episodes/[^/]+/(finish|restore)": {"path.id": last_episode.id},
-        "/v1/episodes/[^/]+(/steps|/errors)?": {"path.id": episode.id},
+        "/v1/episodes/[^/]+/(finish|restore)": {"path.id": present(last_episode).id},
+        "/v1/episodes/[^/]+(/steps|/errors)?": {"path.id": present(episode).id},
         "/v1/knowledge/items/.*": {"path.ref": f"cache-{name}"},
         "/v1/knowledge/links": {
             "query.source": f"cache-{name}",
@@ -85,7 +86,7 @@ def seed_store(owner: Memory, agent: str) -> Mapping[str, Mapping[str, object]]:
             "path.prediction_id": predictions[0],
             "path.market_id": f"ship-{name}-0",
         },
-        "/v1/jobs/[^/]+(/retry|/result)?": {"path.id": jobs[0].id},
+        "/v1/jobs/[^/]+(/retry|/result)?": {"path.id": present(jobs[0]).id},
         "/v1/(trust/agents|dashboard/trust|agents)/.*": {"path.agent": name},
         "/v1/trust/dissents/.*": {"path.id": dissent.id},
         "/v1/trust/overrides/.*": {"path.id": override.id},

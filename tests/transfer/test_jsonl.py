@@ -14,11 +14,13 @@ def filled(tmp_path):
     """Store with every kind of entry."""
     with lukasa.open(tmp_path / "x.db") as memory:
         journal = memory.journal
-        key = journal.write(
-            "note", "first ünïcode 👋", {"n": [1, 2.5, None]}, author="orion", labels=("tag=x",)
-        ).record.key
+        key = (
+            journal.write("note", "first ünïcode 👋", {"n": [1, 2.5, None]}, author="orion", labels=("tag=x",))
+            .unwrap()
+            .key
+        )
         journal.write("note", "second", id=key.id, links=(Link("derived_from", Key("shared", "fact", "f")),))
-        journal.delete(journal.write("note", "gone").record.key)
+        journal.delete(journal.write("note", "gone").unwrap().key)
         journal.write("note", "poison", author="mallory", scope="mallory")
         journal.quarantine("mallory")
         journal.append([Draft("fact", f"fact {n}") for n in range(30)])

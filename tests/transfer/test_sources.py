@@ -15,7 +15,8 @@ import pytest
 import lukasa
 from lukasa.errors import FormatError, InvalidInput, NotAllowed
 from lukasa.storage.engine import Query
-from lukasa.transfer.sources import SOURCE_FORMATS, detect_format, files, read_source
+from lukasa.transfer.sources import SOURCE_FORMATS, SourceMemory, detect_format, files, read_source
+from support.narrow import source_report
 
 pytestmark = pytest.mark.requirement("DOO-6")
 SECRET = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq2q1hC3sY0vF1\n-----END RSA PRIVATE KEY-----"
@@ -213,7 +214,7 @@ def test_a_source_is_audited_imported_and_imported_again_without_writing(format,
     assert (counts(audited), [code for _, code, _ in audited.refusals]) == (expected, codes)
     with lukasa.open(tmp_path / "agents.db", embedder="hash") as memory:
         done = memory.import_(path, format=format)
-        assert (counts(done), [code for _, code, _ in done.refusals]) == (expected, codes)
+        assert (counts(done), [code for _, code, _ in source_report(done).refusals]) == (expected, codes)
         tip = memory.journal.tip()
         again = memory.import_(path, format=format)
         assert memory.journal.tip() == tip
@@ -302,7 +303,9 @@ def test_a_long_paragraph_is_split_at_its_sentences(tmp_path):
     (tmp_path / "notes").mkdir()
     sentences = [f"Sentence number {n} says that box {n} stands in aisle {n % 7}." for n in range(60)]
     (tmp_path / "notes" / "boxes.md").write_text(" ".join(sentences))
-    found = [item.memory.text for item in read_source("basic-memory", tmp_path / "notes")]
+    found = [
+        item.memory.text for item in read_source("basic-memory", tmp_path / "notes") if isinstance(item, SourceMemory)
+    ]
     assert all(len(text) <= 1_200 for text in found)
     assert " ".join(text.removeprefix("boxes: ") for text in found) == " ".join(sentences)
 
@@ -339,7 +342,7 @@ def test_an_import_goes_on_where_an_earlier_one_stopped(tmp_path):
         for known, count in ((0, 100), (100, 150)):
             chat = {"uuid": "c1", "chat_messages": messages[: known + count]}
             done = memory.import_(write_json(tmp_path / "conversations.json", [chat]), format="claude")
-            assert (done.present, done.turns) == (known, count)
+            assert (source_report(done).present, source_report(done).turns) == (known, count)
         assert [turn.extra["uuid"] for turn in memory.context.transcript("claude-c1")] == [f"m{n}" for n in range(250)]
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import lukasa
 from lukasa.testing import FrozenClock
+from support.narrow import present
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
 
@@ -83,7 +84,7 @@ def test_depth_is_the_documents(dissents):
         for words, citations in dissents:
             text = " ".join(words)
             (vector,) = embed([text])
-            logged = memory.trust.log_dissent("a", text, rubric_citations=citations, impact=True).records[0]
+            logged = memory.trust.log_dissent("a", text, rubric_citations=citations, impact=True).unwrap_all()[0]
             expected = dissent_depth(text, citations, [float(vector @ other) for other in past])
             assert logged.body["event"]["depth_score"] == pytest.approx(expected, abs=2e-3)
             assert memory.trust.dissent_depth(text, citations) == pytest.approx(dissent_depth(text, citations, []))
@@ -106,9 +107,9 @@ def test_trust_score_is_the_documents_formula_whatever_the_rules_do(data):
                 logged = trust.log_dissent(
                     "a", " ".join(words), rubric_citations=cited, impact=impact, of=of, round_id="r"
                 )
-                dissents.append((clock.now(), impact, logged.records[0].body["event"]["depth_score"]))
+                dissents.append((clock.now(), impact, logged.unwrap_all()[0].body["event"]["depth_score"]))
             else:
-                override = trust.log_override("a", "x", f"y{number}").records[0]
+                override = trust.log_override("a", "x", f"y{number}").unwrap_all()[0]
                 regret = data.draw(st.booleans())
                 if regret:
                     trust.revert(override.id, by="ada")
@@ -125,7 +126,7 @@ def test_the_worked_numbers_of_the_document():
     with lukasa.open("memory:", clock=FrozenClock(), embedder="hash") as memory:
         fifty = " ".join(f"word{number}" for number in range(50))
         logged = memory.trust.log_dissent("a", fifty, rubric_citations=["Accuracy", "Completeness"], impact=True)
-        assert logged.records[0].body["event"]["depth_score"] == 1.4
+        assert logged.unwrap_all()[0].body["event"]["depth_score"] == 1.4
         assert memory.trust.score("a").raw == pytest.approx(0.4 + 0.3 * 1.4 + 0.3)
         assert memory.trust.score("nobody").trust == 0.6
 
@@ -140,7 +141,7 @@ def test_the_devils_advocate_is_drawn_as_in_the_document(data):
                 trust.participate(name, f"round-{number}")
             match data.draw(st.sampled_from(["new", "low", "high"])):
                 case "low":
-                    trust.revert(trust.log_override(name, "x", "y").records[0].id, by="ada")
+                    trust.revert(trust.log_override(name, "x", "y").unwrap_all()[0].id, by="ada")
                     trust.log_dissent(name, "no", impact=False)
                 case "high":
                     trust.log_dissent(name, "a thorough objection", impact=True)
@@ -154,7 +155,7 @@ def test_the_devils_advocate_is_drawn_as_in_the_document(data):
         ]
         for seed in range(5):
             expected = assign_devils_advocate(candidates, random.Random(seed))
-            assert trust.assign_devils_advocate(names, seed=seed).chosen == expected["name"]
+            assert present(trust.assign_devils_advocate(names, seed=seed)).chosen == expected["name"]
 
 
 @pytest.mark.requirement("TRU-6")
@@ -179,7 +180,7 @@ def test_reverts_are_inferred_as_in_the_document(data):
                 memory.trust.check_reverts(round_id, output)
                 check_reverts(expected, round_id, output, clock.now())
         names = ("round_id", "human_decision", "regret", "reverted_by")
-        found = memory.trust.agent("a").override_history
+        found = [event.body for event in memory.trust.agent("a").override_history]
         assert sorted(str([event[name] for name in names]) for event in found) == sorted(
             str([event[name] for name in names]) for event in expected
         )

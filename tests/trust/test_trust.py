@@ -18,6 +18,7 @@ from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.storage.engine import Query
 from lukasa.testing import FrozenClock, seeded_ids
 from lukasa.trust import TrustSettings
+from support.narrow import present
 
 DAY = 86_400
 
@@ -164,7 +165,7 @@ def test_vectors_are_stored_with_their_model_and_recomputed_for_another(memory, 
 def test_every_change_of_trust_is_a_record_with_its_reason_and_inputs(trust, essay):
     for number, impact in enumerate([True, False]):
         dissent(trust, "a", essay(number, 10), impact=impact, rubric_citations=["x"])
-    one, two = (event["depth_score"] for event in trust.agent("a").dissent_history)
+    one, two = (event.depth_score for event in trust.agent("a").dissent_history)
     history = trust.history("a")
     assert [(change.body["event"]["reason"], change.body["event"]["score"]) for change in history] == [
         ("initial", 0.6),
@@ -201,7 +202,7 @@ def test_a_score_of_any_past_day_is_recomputed_from_the_log(trust, clock, essay)
         if day == 3:
             logged = override(trust, "a")
         if day == 8:
-            assert trust.revert(logged.id, by="ada")
+            assert trust.revert(present(logged).id, by="ada")
         scores[clock.now()] = trust.score("a")
         clock.advance(10 * DAY)
     for moment, score in scores.items():
@@ -581,7 +582,7 @@ def test_check_reverts_marks_an_override_of_another_output_once_its_day_has_pass
     assert not trust.check_reverts("r5", "other").records
     assert trust.check_reverts("r4", "other")
     (event,) = trust.agent("creator").override_history
-    assert (event["regret"], event["reverted_by"]) == (True, "system")
+    assert (event.regret, event.reverted_by) == (True, "system")
     assert trust.score("creator").regret_ratio == 1.0
     assert trust.history("creator")[-1].body["event"]["reason"] == "override_regretted"
     assert trust.check() == []

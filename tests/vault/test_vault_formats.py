@@ -11,6 +11,7 @@ from lukasa.config import read_profile
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.transfer.layouts.vault_jsonl import export_vault, import_vault
 from lukasa.vault import VaultSettings
+from support.narrow import present
 
 EXAMPLE: list[dict[str, Any]] = [
     {"id": "a1b2c3d4e5f6", "text": "CANON: Mission — stabilize runtime, explore boundaries, add tools in layers", "scope": "shared", "category": "mission", "tier": "canon", "topic_id": None, "tags": [], "created_at": "2026-01-02T03:04:05Z", "updated_at": None, "source": "operator", "deleted_at": None, "version": 1},
@@ -76,12 +77,12 @@ def test_read_profile_reads_the_profile_of_the_document(tmp_path, open_store, mo
         "name: Orion\nmemory:\n  enabled: true\n  scopes: [shared, orion]\n  max_items: 20\n  similarity_threshold: 0.70\n"
     )
     rules = read_profile(path)
-    assert (rules.enabled, rules.scopes, rules.max_items, rules.similarity_threshold) == (
-        True,
-        ("shared", "orion"),
-        20,
-        0.7,
-    )
+    assert (
+        present(rules).enabled,
+        present(rules).scopes,
+        present(rules).max_items,
+        present(rules).similarity_threshold,
+    ) == (True, ("shared", "orion"), 20, 0.7)
     monkeypatch.setenv("LUKASA_PROFILE", str(path))
     assert open_store().vault.rules == rules
     assert open_store(profile=VaultSettings(capacity=7)).vault.rules.capacity == 7

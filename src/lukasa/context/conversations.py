@@ -45,13 +45,14 @@ from lukasa.context.state import (
 from lukasa.context.summary import BY_HAND, extend_summary
 from lukasa.core.argument_types import check_arguments
 from lukasa.core.choices import Role
-from lukasa.core.clock import Clock, IdMaker, to_iso, to_utc
+from lukasa.core.clock import Clock, IdMaker, Time, to_as_of, to_iso, to_utc
+from lukasa.core.extra_fields import refuse_known_fields
 from lukasa.core.freshness import EXPIRES_AT, confirmed_body, describe_age, describe_freshness, is_expired, read_time
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import Draft, Key, Record
 from lukasa.core.scope import SHARED, poses_as_another
 from lukasa.errors import InvalidInput, LukasaError, NotAllowed, StoreDamaged
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.journal.read_cache import ReadCache
 from lukasa.models.llm import LanguageModel, open_language_model
 from lukasa.models.token_counter import TokenCounter, open_token_counter
@@ -70,7 +71,7 @@ _DEFAULT_OLDER_TURNS = 12
 
 
 @check_arguments
-class Conversations:
+class Conversations(CallerService):
     """The conversations of one caller. ``conversation_id`` names one of them; the document calls it ``session_id``.
 
     They are in the caller's own scope: that of its agent, or else the shared one. ``within`` gives those of another scope.
@@ -152,7 +153,7 @@ class Conversations:
             self._counter = open_token_counter()
         return self._counter
 
-    def load(self, conversation_id: str, *, as_of: AsOf | None = None) -> Context:
+    def load(self, conversation_id: str, *, as_of: Time | int | None = None) -> Context:
         """Return the conversation now or at an earlier point; an empty one where there is none. Writes nothing.
 
         Args:
@@ -164,7 +165,7 @@ class Conversations:
             memory.context.load("s1").recent_history
         """
         conversation = self._conversation(conversation_id)
-        point = to_utc(as_of) if isinstance(as_of, datetime) else as_of
+        point = to_as_of(as_of)
         origin, recovered = self._loaded.read((conversation, point), lambda: self._read(conversation, point))
         return Context.from_loaded(conversation_id, conversation.scope, origin, recovered)
 
@@ -398,7 +399,7 @@ class Conversations:
         return Accepted(written)
 
     def add_fact(
-        self, conversation_id: str, text: str, *, turn: str = "", about: str = "", expires_at: datetime | None = None
+        self, conversation_id: str, text: str, *, turn: str = "", about: str = "", expires_at: Time | None = None
     ) -> Outcome:
         """Add a fact unless the same text is known; ``about`` names a slot whose fact the new one replaces.
 
@@ -438,7 +439,7 @@ class Conversations:
         *,
         status: str | None = None,
         progress: float | None = None,
-        **more: Any,
+        extra: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Add a task or change one; fields that are not given stay as they are.
 
@@ -448,7 +449,7 @@ class Conversations:
             description: What the task is about.
             status: How the task is, such as ``open`` or ``done``.
             progress: How far the task is, from 0 to 1.
-            **more: Further fields, kept as they are given.
+            extra: Further fields of your own, kept as they are given.
 
         Example:
             memory.context.task("s1", "t1", "Write the release notes", status="open")
@@ -456,7 +457,10 @@ class Conversations:
         if not is_nonblank_text(id):
             return Refused("bad_task", "A task needs an id.")
         now = to_iso(self._clock.now())
-        changes = {"description": description, "status": status, "progress": progress, **more}
+        changes: dict[str, Any] = {"description": description, "status": status, "progress": progress}
+        if (refused := refuse_known_fields(extra, (*changes, "created_at", "updated_at"))) is not None:
+            return refused
+        changes |= extra or {}
 
         def change(state: dict[str, Any]) -> None:
             task = next((task for task in state["active_tasks"] if task.get("id") == id), None)
@@ -506,16 +510,18 @@ class Conversations:
         added = {"total_input": input, "total_output": output, "by_session": input + output}
         return self._change_state(conversation_id, lambda state: _add_counts(state["token_usage"], added))
 
-    def environment(self, conversation_id: str, workspace: str | None = None, **snapshot: Any) -> Outcome:
+    def environment(
+        self, conversation_id: str, workspace: str | None = None, *, snapshot: Mapping[str, Any] | None = None
+    ) -> Outcome:
         """Record the workspace, and values of a system snapshot that add to the earlier ones.
 
         Args:
             conversation_id: The id of the conversation.
             workspace: The folder that the conversation is about.
-            **snapshot: Values of the system, such as ``branch``.
+            snapshot: Values of the system, such as ``{"branch": "main"}``.
 
         Example:
-            memory.context.environment("s1", "/srv/shop", branch="main")
+            memory.context.environment("s1", "/srv/shop", snapshot={"branch": "main"})
         """
         now = to_iso(self._clock.now())
 
@@ -524,7 +530,7 @@ class Conversations:
             if workspace is not None:
                 environment["workspace"] = workspace
                 state["system_state"]["last_workspace"] = workspace
-            environment["system_snapshot"] = {**(environment.get("system_snapshot") or {}), **snapshot}
+            environment["system_snapshot"] = {**(environment.get("system_snapshot") or {}), **(snapshot or {})}
             environment["last_update"] = now
 
         return self._change_state(conversation_id, change)
@@ -590,7 +596,12 @@ class Conversations:
         return outcome
 
     def transcript(
-        self, conversation_id: str, *, as_of: AsOf | None = None, newest_first: bool = False, limit: int | None = None
+        self,
+        conversation_id: str,
+        *,
+        as_of: Time | int | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
     ) -> Iterator[Turn]:
         """Iterate over all turns in order, folded ones included.
 
@@ -605,7 +616,7 @@ class Conversations:
             [turn.content for turn in memory.context.transcript("s1")]
         """
         conversation = self._conversation(conversation_id)
-        query = conversation.turn_query(as_of=as_of, newest_first=newest_first, limit=limit)
+        query = conversation.turn_query(as_of=to_as_of(as_of), newest_first=newest_first, limit=limit)
         for record in self._journal.read(query):
             yield parse_turn(record)
 

@@ -28,9 +28,10 @@ LIVE_CLASSES = frozenset(
 class AsyncProxy:
     """An object whose methods are awaited."""
 
-    def __init__(self, resolve: Callable[[], Any], executor: Executor | None = None) -> None:
+    def __init__(self, resolve: Callable[[], Any], executor: Executor | None = None, name: str = "") -> None:
         self._resolve = resolve
         self._executor = executor
+        self._name = name
 
     @classmethod
     def of(cls, value: Any, executor: Executor | None = None) -> Self:
@@ -49,7 +50,12 @@ class AsyncProxy:
                 return fields[name] if _is_plain(fields[name]) else AsyncProxy.of(fields[name], self._executor)
             if not hasattr(type(value), name) and name not in dir(value):
                 raise AttributeError(f"{type(value).__name__!r} object has no attribute {name!r}")
-        return AsyncProxy(lambda: getattr(self._resolve(), name), self._executor)
+        owner = self._name or type(value).__name__
+        return AsyncProxy(lambda: getattr(self._resolve(), name), self._executor, f"{owner}.{name}")
+
+    def __repr__(self) -> str:
+        value = self.__dict__.get("_value")
+        return f"<awaited {self._name or type(self).__name__}>" if value is None else f"<awaited {value!r}>"
 
     def __dir__(self) -> list[str]:
         return [name for name in dir(self.__dict__.get("_value", object())) if not name.startswith("_")]
@@ -66,6 +72,28 @@ class AsyncProxy:
 
     async def __aexit__(self, *error: object) -> None:
         await run_in_thread(self._executor, lambda: self._resolve().__exit__(*error))
+
+
+class AsyncOpening:
+    """A call that opens something: ``await`` it for the open object, or enter it with ``async with``, which closes it too."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._opened: AsyncProxy | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncProxy]:
+        return self._open().__await__()
+
+    async def _open(self) -> AsyncProxy:
+        return AsyncProxy.of(await run_in_thread(None, self._call))
+
+    async def __aenter__(self) -> AsyncProxy:
+        self._opened = await self._open()
+        return await self._opened.__aenter__()
+
+    async def __aexit__(self, *error: object) -> None:
+        assert self._opened is not None
+        await self._opened.__aexit__(*error)
 
 
 class AsyncCall:

@@ -16,6 +16,8 @@ from typing import Protocol
 from lukasa.errors import InvalidInput
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Time = datetime | str
+"""A time as callers give it: a ``datetime``, or a text in ISO 8601 such as ``2026-02-03T12:00:00Z`` or ``2026-02-03``."""
 
 
 class Clock(Protocol):
@@ -66,6 +68,11 @@ class SortableIds:
         return f"{self._time_prefix}{next(self._counter) & 0xFFFFFF:06x}{self._suffix}"
 
 
+def to_as_of(as_of: Time | int | None) -> datetime | int | None:
+    """Convert the time of an earlier state to UTC; a position in the log stays as it is."""
+    return as_of if as_of is None or isinstance(as_of, int) else to_utc(as_of)
+
+
 def to_microseconds(moment: datetime) -> int:
     """Return the microseconds since 1970 as an exact integer."""
     since = moment - _EPOCH  # a division of two periods takes twice as long
@@ -94,11 +101,13 @@ def from_iso(text: str) -> datetime:
     return moment if moment.tzinfo is UTC else to_utc(moment)
 
 
-def to_utc(moment: datetime) -> datetime:
-    """Convert a time to UTC; one without a zone is read as UTC.
+def to_utc(moment: Time) -> datetime:
+    """Convert a time, or its text in ISO 8601, to UTC; one without a zone is read as UTC.
 
-    Raises ``InvalidInput`` when the result would be outside the calendar.
+    Raises ``InvalidInput`` for a text that is no time, and when the result would be outside the calendar.
     """
+    if isinstance(moment, str):
+        return from_iso(moment)
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
     try:

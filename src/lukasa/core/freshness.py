@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from lukasa.core.clock import from_iso, to_iso, to_utc
+from lukasa.core.clock import Time, from_iso, to_iso, to_utc
 from lukasa.core.record import Key, Record
 from lukasa.errors import InvalidInput
 
@@ -48,7 +48,7 @@ def confirmation_times(record: Record) -> dict[str, Any]:
     return {name: record.body[name] for name in (CONFIRMED_AT, STATED_AT) if name in record.body}
 
 
-def confirmed_body(record: Record, now: datetime, expires_at: datetime | None = None) -> dict[str, Any]:
+def confirmed_body(record: Record, now: datetime, expires_at: Time | None = None) -> dict[str, Any]:
     """Return the body of the next version of a record that is confirmed now; ``expires_at`` sets a new expiry."""
     times = {CONFIRMED_AT: to_iso(now), STATED_AT: to_iso(stated_at(record))}
     if expires_at is not None:

@@ -31,6 +31,16 @@ class Accepted:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def code(self) -> str:
+        """The code for programs; the others have those of their reasons."""
+        return "accepted"
+
+    @property
+    def reason(self) -> str:
+        """The sentence for people."""
+        return "The write was accepted."
+
+    @property
     def record(self) -> Record:
         """The record of a batch that has exactly one."""
         if len(self.records) != 1:

@@ -27,7 +27,7 @@ from lukasa.experience.briefing import BriefingEntry, build_briefing, find_relev
 from lukasa.experience.episodes import Episodes
 from lukasa.experience.ledgers import Ledgers
 from lukasa.experience.skills import Skills
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.recall.prompt import neutralise
 from lukasa.recall.recall import Recall
 from lukasa.storage.engine import Query
@@ -55,7 +55,7 @@ class ContinuityUpdate:
 
 
 @check_arguments
-class Continuity:
+class Continuity(CallerService):
     """The continuity service of one agent."""
 
     def __init__(self, journal: Journal, recall: Recall, clock: Clock) -> None:

@@ -15,26 +15,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from lukasa.core.argument_types import check_arguments
+from lukasa.core.body_fields import list_field, number_field, object_field, text_field
 from lukasa.core.canonical_json import find_json_fault
 from lukasa.core.choices import EpisodeOutcome
-from lukasa.core.clock import Clock, from_iso, to_iso, to_utc
+from lukasa.core.clock import Clock, Time, from_iso, to_iso, to_utc
+from lukasa.core.extra_fields import refuse_known_fields
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput
 from lukasa.experience.readable_ids import free_ids
-from lukasa.experience.record_view import (
-    RecordView,
-    change_by_id,
-    list_field,
-    not_found,
-    number_field,
-    object_field,
-    order_fields,
-    read_by_id,
-    text_field,
-)
-from lukasa.journal import Journal
+from lukasa.experience.record_view import RecordView, change_by_id, not_found, order_fields, read_by_id
+from lukasa.journal import CallerService, Journal
 from lukasa.storage.engine import Query, Reader
 
 EPISODE = "episode"
@@ -218,7 +210,7 @@ class EpisodePruneResult:
 
 
 @check_arguments
-class Episodes:
+class Episodes(CallerService):
     """The episode service of one caller."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
@@ -227,12 +219,12 @@ class Episodes:
 
     def record(
         self, goal: str, *, outcome: EpisodeOutcome = "success", task_id: str = "", agent: str = "",
-        timestamp: datetime | str | None = None, duration_seconds: float = 0,
+        timestamp: Time | None = None, duration_seconds: float = 0,
         context: Mapping[str, Any] | None = None, action_log: Sequence[Mapping[str, Any]] = (),
         errors: Sequence[Mapping[str, Any]] = (), artifacts: Sequence[str] = (), git_commit: str = "",
-        scope: str = SHARED, key: str | None = None, **more: Any,
+        scope: str = SHARED, key: str | None = None, extra: Mapping[str, Any] | None = None,
     ) -> Outcome:  # fmt: skip
-        """Record a finished episode under the next id of its day. ``more`` are the caller's own fields, kept as given.
+        """Record a finished episode under the next id of its day.
 
         Args:
             goal: What the task is to achieve.
@@ -248,12 +240,14 @@ class Episodes:
             git_commit: The commit that came out of it.
             scope: The scope to write to.
             key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
-            **more: Further fields, kept as they are given.
+            extra: Further fields of your own, kept as they are given.
 
         Example:
             memory.episodes.record("Fix the login page", outcome="failure", errors=[{"type": "TimeoutError"}])
         """
-        document: dict[str, Any] = more | {
+        if (refused := refuse_known_fields(extra, (*FIELDS, "goal", "errors", "artifacts"))) is not None:
+            return refused
+        document: dict[str, Any] = dict(extra or {}) | {
             "timestamp": to_iso(to_utc(timestamp)) if isinstance(timestamp, datetime) else timestamp,
             "duration_seconds": duration_seconds, "agent": agent or self._journal.author,
             "context": {**(context or {}), "goal": goal}, "action_log": [dict(step) for step in action_log],
@@ -340,7 +334,7 @@ class Episodes:
             key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
 
         Example:
-            with memory.episodes.start("Fix the login page") as episode:
+            with memory.episodes.start("Fix the login page").unwrap() as episode:
                 episode.step("write_file", target="login.py")
         """
         outcome = self.record(
@@ -360,8 +354,8 @@ class Episodes:
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            episode = memory.episodes.start("Fix the login page")
-            memory.episodes.resume(episode.id).step("write_file")
+            episode = memory.episodes.start("Fix the login page").unwrap()
+            memory.episodes.resume(episode.id).unwrap().step("write_file")
         """
         episode = self.get(id, scope=scope)
         if episode is None:
@@ -370,7 +364,7 @@ class Episodes:
 
     def step(
         self, id: str, action: str, *, target: str = "", result: str = "", error: str = "", scope: str | None = None,
-        **more: Any,
+        extra: Mapping[str, Any] | None = None,
     ) -> Outcome:  # fmt: skip
         """Append one step to a running episode.
 
@@ -381,14 +375,17 @@ class Episodes:
             result: What came of the step.
             error: What went wrong, if something did.
             scope: The scope; default: wherever the caller finds it.
-            **more: Further fields, kept as they are given.
+            extra: Further fields of your own, kept as they are given.
 
         Example:
-            episode = memory.episodes.start("Fix the login page")
+            episode = memory.episodes.start("Fix the login page").unwrap()
             memory.episodes.step(episode.id, "write_file", target="login.py")
         """
         fields = {"action": action, "target": target, "result": result, "error": error}
-        return self._append_step(id, scope, {name: value for name, value in fields.items() if value} | more)
+        if (refused := refuse_known_fields(extra, fields)) is not None:
+            return refused
+        given = {name: value for name, value in fields.items() if value}
+        return self._append_step(id, scope, given | dict(extra or {}))
 
     def error(
         self, id: str, type: str, message: str = "", *, resolution: str = "", scope: str | None = None
@@ -403,7 +400,7 @@ class Episodes:
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            episode = memory.episodes.start("Fix the login page")
+            episode = memory.episodes.start("Fix the login page").unwrap()
             memory.episodes.error(episode.id, "TimeoutError", "The page took 30 s", resolution="Add an index")
         """
         fields = {"type": type, "message": message, "resolution": resolution}
@@ -434,7 +431,7 @@ class Episodes:
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            episode = memory.episodes.start("Fix the login page")
+            episode = memory.episodes.start("Fix the login page").unwrap()
             memory.episodes.finish(episode.id, "success", artifacts=["login.py"])
         """
 
@@ -478,15 +475,15 @@ class Episodes:
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            kept = memory.episodes.record("Fix the login page")
-            memory.episodes.get(kept.record.id).goal
+            kept = memory.episodes.record("Fix the login page").unwrap()
+            memory.episodes.get(kept.id)
         """
         record = read_by_id(self._journal, EPISODE, id, scope)
         return None if record is None else Episode(record)
 
     def list(
         self, *, task_id: str | None = None, agent: str | None = None, outcome: str | None = None,
-        day: str | None = None, since: datetime | None = None, until: datetime | None = None,
+        day: str | None = None, since: Time | None = None, until: Time | None = None,
         unfinished: bool = False, archived: bool = False, limit: int | None = None,
     ) -> Sequence[Episode]:  # fmt: skip
         """List the episodes that match all filters, oldest first. With a limit, those that were written last.
@@ -579,9 +576,9 @@ class Episodes:
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            kept = memory.episodes.record("Fix the login page", timestamp="2020-01-06T12:00:00Z")
+            kept = memory.episodes.record("Fix the login page", timestamp="2020-01-06T12:00:00Z").unwrap()
             memory.episodes.prune()
-            memory.episodes.restore(kept.record.id)
+            memory.episodes.restore(kept.id)
         """
 
         def build_restored(reader: Reader, record: Record) -> Sequence[Draft] | Refused:
@@ -624,18 +621,39 @@ class RunningEpisode:
     id: str
     scope: str
 
-    def step(self, action: str, **fields: Any) -> Outcome:
+    def unwrap(self) -> Self:
+        """Return the episode itself; the refusal of a start raises ``NotAccepted`` here.
+
+        Example:
+            episode = memory.episodes.start("Fix the login page").unwrap().unwrap()
+        """
+        return self
+
+    def step(
+        self,
+        action: str,
+        *,
+        target: str = "",
+        result: str = "",
+        error: str = "",
+        extra: Mapping[str, Any] | None = None,
+    ) -> Outcome:
         """Append one step. It is durable when the call returns.
 
         Args:
             action: What was done, such as ``write_file``.
-            **fields: Further arguments of ``episodes.step``.
+            target: What the step was done to.
+            result: What came of the step.
+            error: What went wrong, if something did.
+            extra: Further fields of your own, kept as they are given.
 
         Example:
-            with memory.episodes.start("Fix the login page") as episode:
+            with memory.episodes.start("Fix the login page").unwrap() as episode:
                 episode.step("write_file", target="login.py")
         """
-        return self._episodes.step(self.id, action, scope=self.scope, **fields)
+        return self._episodes.step(
+            self.id, action, target=target, result=result, error=error, scope=self.scope, extra=extra
+        )
 
     def error(self, type: str, message: str = "", *, resolution: str = "") -> Outcome:
         """Append an error and its resolution.
@@ -646,7 +664,7 @@ class RunningEpisode:
             resolution: How the error was solved.
 
         Example:
-            with memory.episodes.start("Fix the login page") as episode:
+            with memory.episodes.start("Fix the login page").unwrap() as episode:
                 episode.error("TimeoutError", "The page took 30 s", resolution="Add an index")
         """
         return self._episodes.error(self.id, type, message, resolution=resolution, scope=self.scope)
@@ -659,7 +677,7 @@ class RunningEpisode:
             **fields: Further arguments of ``episodes.finish``.
 
         Example:
-            episode = memory.episodes.start("Fix the login page")
+            episode = memory.episodes.start("Fix the login page").unwrap()
             episode.finish("abandoned")
         """
         return self._episodes.finish(self.id, outcome, scope=self.scope, **fields)

@@ -14,22 +14,16 @@ from datetime import datetime
 from typing import Any, Literal
 
 from lukasa.core.argument_types import check_arguments
+from lukasa.core.body_fields import BodyField, object_field, text_field
 from lukasa.core.clock import Clock, from_iso, to_iso
+from lukasa.core.extra_fields import refuse_known_fields
 from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import Draft, Key, Record
 from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput
 from lukasa.experience.readable_ids import free_ids
-from lukasa.experience.record_view import (
-    BodyField,
-    RecordView,
-    change_by_id,
-    object_field,
-    order_fields,
-    read_by_id,
-    text_field,
-)
-from lukasa.journal import Journal
+from lukasa.experience.record_view import RecordView, change_by_id, order_fields, read_by_id
+from lukasa.journal import CallerService, Journal
 from lukasa.storage.engine import Query, Reader
 
 HANDOFF = "handoff"
@@ -63,7 +57,7 @@ class Handoff(RecordView):
 
 
 @check_arguments
-class Handoffs:
+class Handoffs(CallerService):
     """The handoff service of one caller."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
@@ -73,7 +67,8 @@ class Handoffs:
     def create(
         self, to_agent: str, what_was_done: str, *, from_agent: str = "", artifacts: Sequence[str] = (),
         git_state: str = "", needs_testing: Sequence[str] = (), known_issues: Sequence[str] = (),
-        relevant_patterns: Sequence[str] = (), scope: str = SHARED, key: str | None = None, **more: Any,
+        relevant_patterns: Sequence[str] = (), scope: str = SHARED, key: str | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> Outcome:  # fmt: skip
         """Hand work over. It stays in the receiver's inbox until it is completed, even if either agent dies.
 
@@ -88,7 +83,7 @@ class Handoffs:
             relevant_patterns: The ids of patterns that help with the work.
             scope: The scope to write to.
             key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
-            **more: Further fields, kept as they are given.
+            extra: Further fields of your own, kept as they are given.
 
         Example:
             memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna", needs_testing=["empty fields"])
@@ -96,9 +91,15 @@ class Handoffs:
         context = {
             "what_was_done": what_was_done, "artifacts": list(artifacts), "git_state": git_state,
             "needs_testing": list(needs_testing), "known_issues": list(known_issues),
-            "relevant_patterns": list(relevant_patterns), **more,
+            "relevant_patterns": list(relevant_patterns),
         }  # fmt: skip
-        document = {"from_agent": from_agent or self._journal.author, "to_agent": to_agent, "context": context}
+        if (refused := refuse_known_fields(extra, (*_FIELDS, *_STATUS_FIELDS, *context))) is not None:
+            return refused
+        document = {
+            "from_agent": from_agent or self._journal.author,
+            "to_agent": to_agent,
+            "context": context | dict(extra or {}),
+        }
         return self.put(document, scope=scope, key=key)
 
     def put(
@@ -153,8 +154,8 @@ class Handoffs:
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
-            memory.handoffs.get(kept.record.id).status
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna").unwrap()
+            memory.handoffs.get(kept.id)
         """
         record = read_by_id(self._journal, HANDOFF, id, scope)
         return None if record is None else Handoff(record)
@@ -201,8 +202,8 @@ class Handoffs:
             id: The id of the handoff.
 
         Example:
-            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
-            memory.handoffs.read(kept.record.id)
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna").unwrap()
+            memory.handoffs.read(kept.id)
         """
         return self._change_status(id, lambda _: {"status": "read", "read_at": self._now_iso()}, "unread")
 
@@ -214,8 +215,8 @@ class Handoffs:
             agent: The agent; default: the caller.
 
         Example:
-            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
-            memory.handoffs.accept(kept.record.id, "ben")
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna").unwrap()
+            memory.handoffs.accept(kept.id, "ben")
         """
         if (refused := self._journal.check_author(agent)) is not None:
             return refused
@@ -237,9 +238,9 @@ class Handoffs:
             result: What came of it.
 
         Example:
-            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
-            memory.handoffs.accept(kept.record.id, "ben")
-            memory.handoffs.complete(kept.record.id, "All tests pass.")
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna").unwrap()
+            memory.handoffs.accept(kept.id, "ben")
+            memory.handoffs.complete(kept.id, "All tests pass.")
         """
         done = {"status": "completed", "completed_at": self._now_iso()} | ({"result": result} if result else {})
         return self._change_status(id, lambda _: done, "accepted")
@@ -252,8 +253,8 @@ class Handoffs:
             to_agent: Who gets the work.
 
         Example:
-            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
-            memory.handoffs.reassign(kept.record.id, "carol")
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna").unwrap()
+            memory.handoffs.reassign(kept.id, "carol")
         """
         if not to_agent:
             return Refused("bad_handoff", "Name the agent it goes to.")
@@ -266,9 +267,9 @@ class Handoffs:
             id: The id of the handoff.
 
         Example:
-            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna")
-            memory.handoffs.accept(kept.record.id, "ben")
-            memory.handoffs.reopen(kept.record.id)
+            kept = memory.handoffs.create("ben", "The form is done; test it.", from_agent="anna").unwrap()
+            memory.handoffs.accept(kept.id, "ben")
+            memory.handoffs.reopen(kept.id)
         """
         return self._change_status(id, lambda _: {"status": "unread"}, "read", "accepted")
 

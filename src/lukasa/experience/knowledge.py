@@ -13,15 +13,18 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from lukasa.core.argument_types import check_arguments
+from lukasa.core.body_fields import BodyField, count_field, number_field
 from lukasa.core.choices import KNOWLEDGE_KINDS, RELATIONS, KnowledgeKind, KnowledgeRelation
-from lukasa.core.clock import Clock, IdMaker, from_iso, to_iso
+from lukasa.core.clock import Clock, IdMaker, Time, from_iso, to_iso, to_utc
+from lukasa.core.extra_fields import refuse_known_fields
+from lukasa.core.freshness import EXPIRES_AT
 from lukasa.core.outcome import Conflict, Outcome, Refused
 from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.core.scope import SHARED
 from lukasa.experience.duplicate_patterns import find_duplicate_patterns
 from lukasa.experience.readable_ids import find_by_id, free_ids
-from lukasa.experience.record_view import BodyField, RecordView, count_field, number_field, order_fields
-from lukasa.journal import Journal
+from lukasa.experience.record_view import RecordView, order_fields
+from lukasa.journal import CallerService, Journal
 from lukasa.models.embedder import Embedder
 from lukasa.storage.engine import Neighbour, Query, Reader
 
@@ -206,7 +209,7 @@ class PatternMergeResult:
 
 
 @check_arguments
-class Knowledge:
+class Knowledge(CallerService):
     """The knowledge service of one caller."""
 
     def __init__(
@@ -217,52 +220,100 @@ class Knowledge:
         self._new_id = new_id
         self._open_embedder = open_embedder
 
-    def add_pattern(self, pattern: str, *, id: str = "", scope: str = SHARED, **fields: Any) -> Outcome:
-        """Add a pattern. ``fields`` are the document's: category, conditions, correct_approach, confidence, …
+    def add_pattern(
+        self, pattern: str, *, category: str = "", conditions: Sequence[str] = (), correct_approach: str = "",
+        incorrect_approach: str = "", confidence: float = 0.0, source_episodes: Sequence[str] = (),
+        expires_at: Time | None = None, id: str = "", scope: str = SHARED, extra: Mapping[str, Any] | None = None,
+    ) -> Outcome:  # fmt: skip
+        """Add a pattern.
 
         Args:
             pattern: What works, in one sentence.
+            category: A word that groups such patterns.
+            conditions: When it applies, one sentence each.
+            correct_approach: What to do.
+            incorrect_approach: What not to do.
+            confidence: How sure it is, from 0 to 1.
+            source_episodes: The ids of the episodes that it follows from.
+            expires_at: From this time on recall and prompts leave it out.
             id: The id; default: the next one. The item of an id that exists is replaced.
             scope: The scope to write to.
-            **fields: Further fields of the document: category, conditions, confidence, …
+            extra: Further fields of your own, kept as they are given.
 
         Example:
             memory.knowledge.add_pattern("Run the migrations before the deploy", confidence=0.8)
         """
-        return self.add(PATTERN, {"pattern": pattern, **fields}, id=id, scope=scope)
+        document = {
+            "pattern": pattern, "category": category, "conditions": list(conditions), "correct_approach": correct_approach,
+            "incorrect_approach": incorrect_approach, "confidence": confidence, "source_episodes": list(source_episodes),
+        }  # fmt: skip
+        return self._add_fields(PATTERN, document, expires_at, extra, id, scope)
 
     def add_antipattern(
-        self, what_fails: str, *, why: str = "", prevention: str = "", id: str = "", scope: str = SHARED, **fields: Any
-    ) -> Outcome:
+        self, what_fails: str, *, why: str = "", prevention: str = "", confidence: float = 0.0, sources: Sequence[str] = (),
+        expires_at: Time | None = None, id: str = "", scope: str = SHARED, extra: Mapping[str, Any] | None = None,
+    ) -> Outcome:  # fmt: skip
         """Add an anti-pattern: what fails, why, and how to prevent it.
 
         Args:
             what_fails: What does not work, in one sentence.
             why: Why it fails.
             prevention: How to prevent it.
+            confidence: How sure it is, from 0 to 1.
+            sources: The ids of the episodes that it follows from.
+            expires_at: From this time on recall and prompts leave it out.
             id: The id; default: the next one. The item of an id that exists is replaced.
             scope: The scope to write to.
-            **fields: Further fields of the document: category, conditions, confidence, …
+            extra: Further fields of your own, kept as they are given.
 
         Example:
             memory.knowledge.add_antipattern("Deploying on a Friday", why="Nobody is there", prevention="Wait")
         """
-        document = {"what_fails": what_fails, "why": why, "prevention": prevention, **fields}
-        return self.add(ANTIPATTERN, document, id=id, scope=scope)
+        document = {
+            "what_fails": what_fails, "why": why, "prevention": prevention, "confidence": confidence, "sources": list(sources),
+        }  # fmt: skip
+        return self._add_fields(ANTIPATTERN, document, expires_at, extra, id, scope)
 
-    def add_fact(self, fact: str, *, id: str = "", scope: str = SHARED, **fields: Any) -> Outcome:
+    def add_fact(
+        self, fact: str, *, category: str = "", confidence: float = 0.0, source_episodes: Sequence[str] = (),
+        expires_at: Time | None = None, id: str = "", scope: str = SHARED, extra: Mapping[str, Any] | None = None,
+    ) -> Outcome:  # fmt: skip
         """Add a fact.
 
         Args:
             fact: What is so.
+            category: A word that groups such facts.
+            confidence: How sure it is, from 0 to 1.
+            source_episodes: The ids of the episodes that it follows from.
+            expires_at: From this time on recall and prompts leave it out.
             id: The id; default: the next one. The item of an id that exists is replaced.
             scope: The scope to write to.
-            **fields: Further fields of the document: category, conditions, confidence, …
+            extra: Further fields of your own, kept as they are given.
 
         Example:
             memory.knowledge.add_fact("The cache runs on port 6379")
         """
-        return self.add(FACT, {"fact": fact, **fields}, id=id, scope=scope)
+        document = {
+            "fact": fact,
+            "category": category,
+            "confidence": confidence,
+            "source_episodes": list(source_episodes),
+        }
+        return self._add_fields(FACT, document, expires_at, extra, id, scope)
+
+    def _add_fields(
+        self, kind: KnowledgeKind, fields: dict[str, Any], expires_at: Time | None, extra: Mapping[str, Any] | None,
+        id: str, scope: str,
+    ) -> Outcome:  # fmt: skip
+        """Add an item from the fields that were given, and further ones."""
+        if (refused := refuse_known_fields(extra, (*_FIELDS[kind], EXPIRES_AT, *fields))) is not None:
+            return refused
+        if expires_at is not None:
+            fields[EXPIRES_AT] = to_iso(to_utc(expires_at))
+        given = {name: value for name, value in fields.items() if value or name in _STATEMENT_FIELDS.values()}
+        if kind == ANTIPATTERN:
+            given = {"why": "", "prevention": "", **given}
+        return self.add(kind, given | dict(extra or {}), id=id, scope=scope)
 
     def add(
         self, kind: KnowledgeKind, fields: Mapping[str, Any], *, id: str = "", scope: str = SHARED, origin: str = "manual",
@@ -308,8 +359,8 @@ class Knowledge:
             ref: The item: its id, its key, the record or the item itself.
 
         Example:
-            kept = memory.knowledge.add_fact("The cache runs on port 6379")
-            memory.knowledge.use(kept.record.id)
+            kept = memory.knowledge.add_fact("The cache runs on port 6379").unwrap()
+            memory.knowledge.use(kept.id)
         """
 
         def build_drafts(reader: Reader) -> Sequence[Draft] | Refused:
@@ -330,7 +381,7 @@ class Knowledge:
 
         Example:
             memory.knowledge.add_pattern("Run the migrations first", id="sem-001")
-            memory.knowledge.get("sem-001").confidence
+            memory.knowledge.get("sem-001")
         """
         with self._journal.snapshot() as reader:
             record = self._find_record(reader, ref, KNOWLEDGE_KINDS)
@@ -400,8 +451,8 @@ class Knowledge:
             b: The second record: its id, its key, the record or the item.
 
         Example:
-            a = memory.knowledge.add_fact("The cache runs on port 6379").record
-            b = memory.knowledge.add_fact("The cache runs on port 7000").record
+            a = memory.knowledge.add_fact("The cache runs on port 6379").unwrap()
+            b = memory.knowledge.add_fact("The cache runs on port 7000").unwrap()
             memory.knowledge.link(b.id, "supersedes", a.id)
         """
         return self._change_link(a, relation, b, add=True)
@@ -415,8 +466,8 @@ class Knowledge:
             b: The second record: its id, its key, the record or the item.
 
         Example:
-            a = memory.knowledge.add_fact("The cache runs on port 6379").record
-            b = memory.knowledge.add_fact("Redis is the cache").record
+            a = memory.knowledge.add_fact("The cache runs on port 6379").unwrap()
+            b = memory.knowledge.add_fact("Redis is the cache").unwrap()
             memory.knowledge.link(a.id, "related_to", b.id)
             memory.knowledge.unlink(a.id, "related_to", b.id)
         """

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lukasa.core.argument_types import check_arguments
+from lukasa.core.body_fields import BodyField, count_field, object_field
 from lukasa.core.clock import Clock, from_iso, to_iso
 from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import Draft, Key, Record
 from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput
-from lukasa.experience.record_view import BodyField, count_field, object_field, order_fields, read_by_id
-from lukasa.journal import Journal
+from lukasa.experience.record_view import order_fields, read_by_id
+from lukasa.journal import CallerService, Journal
 from lukasa.storage.engine import Query, Reader
 
 LEDGER = "ledger"
@@ -42,7 +43,7 @@ class Ledger:
 
 
 @check_arguments
-class Ledgers:
+class Ledgers(CallerService):
     """The ledger service of one caller."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
@@ -138,7 +139,7 @@ class Ledgers:
 
         Example:
             memory.ledgers.checkpoint("eng-001", current_task="task-7")
-            memory.ledgers.get("eng-001").current_task
+            memory.ledgers.get("eng-001")
         """
         record = read_by_id(self._journal, LEDGER, agent or self._journal.author, scope)
         return None if record is None else Ledger(record)

@@ -23,7 +23,7 @@ from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import DERIVED_FROM, Draft, Link, Record
 from lukasa.experience.episodes import EPISODE, Episode, Episodes, is_failure, is_success
 from lukasa.experience.record_view import change_by_id
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.storage.engine import Query, Reader
 
 PREFERENCE = "preference"
@@ -89,7 +89,7 @@ class TaskDashboard:
 
 
 @check_arguments
-class TaskMetrics:
+class TaskMetrics(CallerService):
     """The metrics service of one caller."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
@@ -106,8 +106,8 @@ class TaskMetrics:
             note: Why the score is what it is.
 
         Example:
-            kept = memory.episodes.record("Fix the login page")
-            memory.metrics.prefer(kept.record.id, 0.5, note="Quick, but no test")
+            kept = memory.episodes.record("Fix the login page").unwrap()
+            memory.metrics.prefer(kept.id, 0.5, note="Quick, but no test")
         """
         if score.__class__ not in (int, float) or not -1 <= score <= 1:
             return Refused("bad_score", "A preference is a number from -1 to 1.")

@@ -4,46 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any
 
 from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import Draft, Record
 from lukasa.experience.readable_ids import find_by_id
 from lukasa.journal import Journal
 from lukasa.storage.engine import Reader
-
-ValueT = TypeVar("ValueT")
-
-
-class BodyField(property, Generic[ValueT]):
-    """An attribute of a view that reads one field of its record's body; ``parse`` gets None for a missing field."""
-
-    def __init__(self, name: str, parse: Callable[[Any], ValueT]) -> None:
-        super().__init__(lambda view: parse(view.record.body.get(name)))
-
-    if TYPE_CHECKING:
-
-        def __get__(self, view: Any, owner: type | None = None, /) -> ValueT: ...  # type: ignore[override]  # narrower on purpose
-
-
-def text_field(name: str) -> BodyField[str]:
-    return BodyField(name, lambda value: "" if value is None else str(value))
-
-
-def count_field(name: str) -> BodyField[int]:
-    return BodyField(name, lambda value: value if isinstance(value, int) else 0)
-
-
-def number_field(name: str) -> BodyField[float]:
-    return BodyField(name, lambda value: value if isinstance(value, int | float) else 0)
-
-
-def object_field(name: str) -> BodyField[Mapping[str, Any]]:
-    return BodyField(name, lambda value: value or {})
-
-
-def list_field(name: str) -> BodyField[Sequence[Any]]:
-    return BodyField(name, lambda value: value or ())
 
 
 @dataclass(frozen=True, slots=True)

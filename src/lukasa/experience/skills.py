@@ -11,22 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from lukasa.core.argument_types import check_arguments
+from lukasa.core.body_fields import count_field, list_field, text_field
 from lukasa.core.canonical_json import SURROGATES
 from lukasa.core.clock import Clock, to_iso
 from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import Draft, Key, Link, Record, draft_from
 from lukasa.core.scope import SHARED
-from lukasa.experience.record_view import (
-    RecordView,
-    change_by_id,
-    count_field,
-    list_field,
-    not_found,
-    read_by_id,
-    text_field,
-)
+from lukasa.experience.record_view import RecordView, change_by_id, not_found, read_by_id
 from lukasa.experience.skill_markdown import MAX_SKILL_CHARS, SkillText, parse_skill, render_skill
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.storage.engine import Query, Reader
 from lukasa.storage.files import open_output_file
 
@@ -65,7 +58,7 @@ class SkillSyncResult:
 
 
 @check_arguments
-class Skills:
+class Skills(CallerService):
     """The skill service of one caller."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:

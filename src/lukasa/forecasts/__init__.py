@@ -12,8 +12,18 @@ if TYPE_CHECKING:
     from lukasa.forecasts.calibration import CalibrationReport, ProbabilityCorrection
     from lukasa.forecasts.forecasts import Forecasts
     from lukasa.forecasts.scoring import ForecastScores
+    from lukasa.forecasts.views import MarketAnalysis, Prediction, Signal
 
-__all__ = ["KINDS", "CalibrationReport", "ForecastScores", "Forecasts", "ProbabilityCorrection"]
+__all__ = [
+    "KINDS",
+    "CalibrationReport",
+    "ForecastScores",
+    "Forecasts",
+    "MarketAnalysis",
+    "Prediction",
+    "ProbabilityCorrection",
+    "Signal",
+]
 
 _SHARE = NumberBetween(0, 1)
 _SIGNAL = KindSpec(
@@ -58,5 +68,6 @@ __getattr__ = lazy_attributes(
         **dict.fromkeys(("CalibrationReport", "ProbabilityCorrection"), "lukasa.forecasts.calibration"),
         "Forecasts": "lukasa.forecasts.forecasts",
         "ForecastScores": "lukasa.forecasts.scoring",
+        **dict.fromkeys(("MarketAnalysis", "Prediction", "Signal"), "lukasa.forecasts.views"),
     },
 )

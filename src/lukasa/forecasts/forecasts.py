@@ -13,7 +13,7 @@ from typing import Any
 
 from lukasa.core.argument_types import check_arguments
 from lukasa.core.choices import PredictionStatus
-from lukasa.core.clock import Clock, IdMaker, from_iso, to_iso, to_utc
+from lukasa.core.clock import Clock, IdMaker, Time, from_iso, to_iso, to_utc
 from lukasa.core.outcome import Accepted, Outcome, Refused
 from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.core.scope import SHARED
@@ -31,7 +31,8 @@ from lukasa.forecasts.session_sections import (
     read_time,
     split_imported_figures,
 )
-from lukasa.journal import Journal
+from lukasa.forecasts.views import MarketAnalysis, Prediction, Signal
+from lukasa.journal import CallerService, Journal
 from lukasa.network import Network
 from lukasa.storage.engine import Query, Reader
 
@@ -44,7 +45,7 @@ _UNACKNOWLEDGED_LABEL = "acknowledged=no"
 
 
 @check_arguments
-class Forecasts:
+class Forecasts(CallerService):
     """Predictions and their scores.
 
     At most ``max_active`` markets have an active prediction at once. Signals with a confidence below ``threshold`` are not
@@ -107,7 +108,7 @@ class Forecasts:
         confidence_interval: Sequence[float] | None = None,
         confidence_level: float | None = None,
         category: str = "",
-        due: datetime | None = None,
+        due: Time | None = None,
         calibrated: bool = False,
     ) -> Outcome:
         """Store a new prediction; ``calibrated`` first corrects the probability by the calibration so far.
@@ -189,7 +190,7 @@ class Forecasts:
         changes = {name: value for name, value in revised.items() if value is not None}
         return self._change_prediction(prediction_id, ("active", "recovering"), changes, count_update=True)
 
-    def resolve(self, prediction_id: str, outcome: Any, *, at: datetime | None = None) -> Outcome:
+    def resolve(self, prediction_id: str, outcome: Any, *, at: Time | None = None) -> Outcome:
         """Record whether a prediction came true; from then on it is scored. ``at`` is when the outcome became known.
 
         Args:
@@ -237,7 +238,7 @@ class Forecasts:
         ]
         return [id for id in overdue if isinstance(self.expire(id), Accepted)]
 
-    def get(self, prediction_id: str) -> Mapping[str, Any] | None:
+    def get(self, prediction_id: str) -> Prediction | None:
         """Return the current version of a prediction, or None.
 
         Args:
@@ -245,12 +246,12 @@ class Forecasts:
 
         Example:
             memory.forecasts.predict("We ship on Friday", 0.7, prediction_id="p-1")
-            memory.forecasts.get("p-1")["probability"]
+            memory.forecasts.get("p-1")
         """
         record = self._find_prediction(prediction_id)
-        return None if record is None else record.body
+        return None if record is None else Prediction(record.body)
 
-    def history(self, prediction_id: str) -> Sequence[Mapping[str, Any]]:
+    def history(self, prediction_id: str) -> Sequence[Prediction]:
         """Return every version of a prediction, oldest first.
 
         Args:
@@ -261,9 +262,9 @@ class Forecasts:
             memory.forecasts.history("p-1")
         """
         record = self._find_prediction(prediction_id)
-        return [] if record is None else [version.body for version in self._journal.history(record.key)]
+        return [] if record is None else [Prediction(version.body) for version in self._journal.history(record.key)]
 
-    def list(self, status: PredictionStatus | None = None) -> Sequence[Mapping[str, Any]]:
+    def list(self, status: PredictionStatus | None = None) -> Sequence[Prediction]:
         """Return the predictions, or those with a status, oldest first.
 
         Args:
@@ -273,7 +274,7 @@ class Forecasts:
             memory.forecasts.predict("We ship on Friday", 0.7)
             memory.forecasts.list("active")
         """
-        return [record.body for record in self._read_predictions(status)]
+        return [Prediction(record.body) for record in self._read_predictions(status)]
 
     def _change_prediction(
         self,
@@ -387,7 +388,7 @@ class Forecasts:
             self._journal.append(self._journal.revise(draft_from(record, body=body, labels=labels)))
         return "acknowledged" if body["acknowledged"] else "sent"
 
-    def receive(self) -> Sequence[Mapping[str, Any]]:
+    def receive(self) -> Sequence[Signal]:
         """Take the new signals of other agents and return them, each once.
 
         A signal is stored among the received ones in the same step that acknowledges it: no crash loses or doubles it.
@@ -397,9 +398,9 @@ class Forecasts:
         """
         if self.network is None:
             return []
-        taken: list[Mapping[str, Any]] = []
+        taken: list[Signal] = []
         while messages := self.network.inbox(self.agent_id):
-            taken += [message for message in messages if self._take(self.network, message)]
+            taken += [Signal(message) for message in messages if self._take(self.network, message)]
         return taken
 
     def _take(self, network: Network, message: Mapping[str, Any]) -> bool:
@@ -410,21 +411,23 @@ class Forecasts:
         effect = Draft(RECEIVED, body=body, id=id, scope=self._home_scope, origin="network")
         return not network.acknowledge(self.agent_id, signal_id, sender, [effect]).repeated
 
-    def received(self) -> Sequence[Mapping[str, Any]]:
+    def received(self) -> Sequence[Signal]:
         """Return every signal that was received so far, oldest first.
 
         Example:
             memory.forecasts.received()
         """
-        return [record.body for record in self._journal.read(Query(kinds=(RECEIVED,), scopes=self._own_scopes()))]
+        records = self._journal.read(Query(kinds=(RECEIVED,), scopes=self._own_scopes()))
+        return [Signal(record.body) for record in records]
 
-    def signals(self) -> Sequence[Mapping[str, Any]]:
+    def signals(self) -> Sequence[Signal]:
         """Return the signals made so far, oldest first.
 
         Example:
             memory.forecasts.signals()
         """
-        return [record.body for record in self._journal.read(Query(kinds=(SIGNAL,), scopes=self._own_scopes()))]
+        records = self._journal.read(Query(kinds=(SIGNAL,), scopes=self._own_scopes()))
+        return [Signal(record.body) for record in records]
 
     def reason(
         self,
@@ -469,7 +472,7 @@ class Forecasts:
         draft = Draft(REASONING, body=body, id=market_id, scope=self._home_scope, origin="forecast")
         return self._journal.append(draft)
 
-    def reasoning(self, market_id: str) -> Mapping[str, Any] | None:
+    def reasoning(self, market_id: str) -> MarketAnalysis | None:
         """Return the newest analysis of a market, or None.
 
         Args:
@@ -477,10 +480,10 @@ class Forecasts:
 
         Example:
             memory.forecasts.reason("m-1", base_rate=0.6)
-            memory.forecasts.reasoning("m-1")["base_rate"]
+            memory.forecasts.reasoning("m-1")
         """
         record = self._journal.get(Key(self._home_scope, REASONING, market_id))
-        return None if record is None else record.body
+        return None if record is None else MarketAnalysis(record.body)
 
     def estimate(self, market_id: str) -> float | None:
         """Return the base rate of a market plus its adjustments, limited to 0 to 1, or None without a base rate.
@@ -492,10 +495,10 @@ class Forecasts:
             memory.forecasts.reason("m-1", base_rate=0.6, factors={"holidays": -0.1})
             memory.forecasts.estimate("m-1")
         """
-        body = self.reasoning(market_id)
-        if body is None or body.get("base_rate") is None:
+        found = self.reasoning(market_id)
+        if found is None or found.base_rate is None:
             return None
-        total = body["base_rate"] + sum(factor["adjustment"] for factor in body.get("key_factors", ()))
+        total = found.base_rate + sum(factor["adjustment"] for factor in found.key_factors)
         return min(max(float(total), 0.0), 1.0)
 
     def scores(self, window: timedelta | None = None, *, category: str | None = None) -> ForecastScores:
@@ -570,7 +573,7 @@ class Forecasts:
         reasoning = self._journal.read(Query(kinds=(REASONING,), scopes=self._own_scopes()))
         return {
             "active_predictions": [dict(record.body) for record in predictions],
-            "signal_history": [dict(body) for body in self.signals()],
+            "signal_history": [signal.as_json() for signal in self.signals()],
             "reasoning_cache": {
                 record.id: {name: value for name, value in record.body.items() if name != "market_id"}
                 for record in reasoning

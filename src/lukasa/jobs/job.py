@@ -137,7 +137,11 @@ class DeferredJob:
     id: str
     repeated: bool = False
 
-    def __bool__(self) -> bool:
+    def unwrap(self) -> DeferredJob:
+        """Return the job itself; a refusal raises ``NotAccepted`` here."""
+        return self
+
+    def __bool__(self) -> Literal[True]:
         return True
 
 

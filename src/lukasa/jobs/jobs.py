@@ -37,7 +37,7 @@ from lukasa.jobs.job import (
     WorkerOptions,
 )
 from lukasa.jobs.log_queue import LogJobQueue
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 
 MemoryFactory = Callable[[str, Reach, "Jobs"], Any]
 """Makes the memory that a job gets: the same store with the job's author and reach, and these jobs."""
@@ -47,7 +47,7 @@ _MAX_KEY_LENGTH = 1000
 
 
 @check_arguments
-class Jobs:
+class Jobs(CallerService):
     """Deferred jobs as one caller sees them.
 
     ``url`` names the PostgreSQL server that stores the jobs; without it the journal's own store does.
@@ -225,7 +225,7 @@ class Jobs:
             id: The id of the job.
 
         Example:
-            job = memory.jobs.defer("tidy")
+            job = memory.jobs.defer("tidy").unwrap()
             memory.jobs.result(job.id)
         """
         scopes = [row.scope for row in self._journal.tally() if row.kind == JOB_RESULT]
@@ -239,7 +239,7 @@ class Jobs:
             id: The id of the job.
 
         Example:
-            job = memory.jobs.defer("tidy")
+            job = memory.jobs.defer("tidy").unwrap()
             memory.jobs.retry(job.id)
         """
         return self._queue().retry(id)
@@ -251,7 +251,7 @@ class Jobs:
             id: The id of the job.
 
         Example:
-            job = memory.jobs.defer("tidy")
+            job = memory.jobs.defer("tidy").unwrap()
             memory.jobs.drop(job.id)
         """
         return self._queue().drop(id)

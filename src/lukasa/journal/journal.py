@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 from lukasa.core.argument_types import check_arguments
-from lukasa.core.clock import to_iso, to_utc
+from lukasa.core.clock import Time, to_iso, to_utc
 from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import Draft, Key, Record, ValidatedDraft, draft_from
 from lukasa.core.scope import FULL_REACH, SYSTEM, may_set_rule
@@ -52,12 +51,7 @@ class Journal(LogAccess):
     """Deletes the files of what is erased; see ``with_file_deletion``."""
 
     def undo(
-        self,
-        *,
-        author: str | None = None,
-        since: datetime | None = None,
-        label: str | None = None,
-        dry_run: bool = False,
+        self, *, author: str | None = None, since: Time | None = None, label: str | None = None, dry_run: bool = False
     ) -> UndoResult:
         """Revert what an author wrote since a time, or what carries a label, and everything derived from it.
 
@@ -111,7 +105,7 @@ class Journal(LogAccess):
             raise NotAllowed(outcome.reason)
         return result
 
-    def quarantine(self, author: str, *, since: datetime | None = None, reason: str = "") -> Outcome:
+    def quarantine(self, author: str, *, since: Time | None = None, reason: str = "") -> Outcome:
         """Hide what an author wrote (since a time) and everything derived from it, until ``release``.
 
         Args:
@@ -223,8 +217,8 @@ class Journal(LogAccess):
             exact: Let the case of letters count.
 
         Example:
-            kept = memory.journal.write("note", "We move to Berlin.")
-            memory.journal.preview_restore(kept.record.key)
+            kept = memory.journal.write("note", "We move to Berlin.").unwrap()
+            memory.journal.preview_restore(kept.key)
         """
         with self.snapshot() as reader:
             chosen = choose_erased(reader, keys, subject, exact)
@@ -334,7 +328,7 @@ class Journal(LogAccess):
         self._require_owner("reindex it")
         self._engine.reindex(progress)
 
-    def compact(self, *, before: datetime | None = None, progress: Progress | None = None) -> LogCompactionResult:
+    def compact(self, *, before: Time | None = None, progress: Progress | None = None) -> LogCompactionResult:
         """Remove superseded versions for good and free their space. The newest version of a record always stays.
 
         Args:

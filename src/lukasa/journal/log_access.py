@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from lukasa.core.argument_types import check_arguments
-from lukasa.core.clock import Clock, IdMaker, to_iso, to_utc
+from lukasa.core.clock import Clock, IdMaker, Time, to_as_of, to_iso, to_utc
 from lukasa.core.outcome import Accepted, Outcome, Refused
 from lukasa.core.record import DERIVED_FROM, NO_BODY, Draft, Key, Link, Record, ValidatedDraft
 from lukasa.core.scope import FULL_REACH, SHARED, SYSTEM, Reach, check_agent_name, poses_as_another
@@ -29,7 +29,6 @@ from lukasa.storage.append import RequestLog
 from lukasa.storage.engine import (
     ALL_RECORDS,
     QUARANTINE,
-    AsOf,
     Engine,
     Match,
     Neighbour,
@@ -109,6 +108,15 @@ class LogAccess:
         self._new_id = new_id
         self.reach = reach
         self.author = author
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self}>"
+
+    def __str__(self) -> str:
+        """Name the store and the caller, for people."""
+        scopes = self.reach.readable
+        caller = "the owner" if scopes is None else f"a caller of {', '.join(sorted(scopes)):.60}"
+        return f"{self._engine} for {self.author or caller}"
 
     def with_reach(self, reach: Reach, author: str) -> Self:
         """Return a journal of the same log for another caller. Only the owner may do this.
@@ -191,21 +199,34 @@ class LogAccess:
         return next((name for name in names if name and self.reach.reads(name) and self.reach.writes(name)), None)
 
     def write(
-        self, kind: str, text: str = "", body: Mapping[str, Any] | None = None, *, key: str | None = None, **fields: Any
-    ) -> Outcome:
-        """Write one record. ``fields`` are those of ``Draft``; a call with a ``key`` used before returns the first outcome.
+        self, kind: str, text: str = "", body: Mapping[str, Any] | None = None, *, id: str = "", scope: str = SHARED,
+        author: str = "", origin: str = "manual", links: Iterable[Link] = (), labels: Iterable[str] = (),
+        happened_at: Time | None = None, expected: int | None = None, key: str | None = None,
+    ) -> Outcome:  # fmt: skip
+        """Write one record. A call with a ``key`` used before returns the first outcome.
 
         Args:
             kind: The kind of record.
             text: The text that recall searches.
             body: The fields of the record, as JSON.
+            id: The id; default: a new one.
+            scope: The scope to write to.
+            author: Who said it; default: the caller.
+            origin: Where the record comes from, in one word.
+            links: Links to other records.
+            labels: Words such as ``tag=team`` that queries filter by.
+            happened_at: When it happened, if that is not now.
+            expected: The version that the record must have; 0: there must be none.
             key: A word of the caller's for this call; a repeated call returns the first outcome and writes nothing.
-            **fields: Further fields of ``Draft``: scope, labels, links, happened_at, …
 
         Example:
             memory.journal.write("note", "Ben is on leave.", labels=("tag=team",))
         """
-        return self._append([Draft(kind, text, NO_BODY if body is None else dict(body), **fields)], key)
+        draft = Draft(
+            kind, text, NO_BODY if body is None else dict(body), id, scope, author, origin, tuple(links), tuple(labels),
+            None if happened_at is None else to_utc(happened_at), expected=expected,
+        )  # fmt: skip
+        return self._append([draft], key)
 
     def append(self, drafts: Draft | Iterable[Draft], *, key: str | None = None) -> Outcome:
         """Write a draft, or a batch of drafts as one atomic unit.
@@ -246,7 +267,7 @@ class LogAccess:
             proposes: Keep what only the owner may change as a proposal; else the outcome is refused with ``needs_owner``.
 
         Example:
-            def add_once(reader):
+            def add_once(reader: Reader) -> list[lukasa.Draft]:
                 known = reader.read(lukasa.Query(kinds=("note",)))
                 return [] if known else [lukasa.Draft("note", "The first note")]
             memory.journal.append_if(add_once)
@@ -351,8 +372,8 @@ class LogAccess:
             origin: Where the record comes from, in one word.
 
         Example:
-            kept = memory.journal.write("note", "Ben is on leave.")
-            memory.journal.delete(kept.record.key)
+            kept = memory.journal.write("note", "Ben is on leave.").unwrap()
+            memory.journal.delete(kept.key)
         """
 
         def tombstone(reader: Reader) -> Sequence[Draft] | Refused:
@@ -464,7 +485,7 @@ class LogAccess:
         snapshot = self._engine.snapshot(self.reach, single_query=single_query)
         return JournalSnapshot(snapshot, self.damaged, self._find_fault, skips_damaged=self._skips_damaged)
 
-    def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
+    def get(self, key: Key, *, as_of: Time | int | None = None, version: int | None = None) -> Record | None:
         """Return the current record, the one as of a time or position, or one version of it.
 
         Args:
@@ -474,10 +495,10 @@ class LogAccess:
 
         Example:
             kept = memory.journal.write("note", "Ben is on leave.", id="n-1")
-            memory.journal.get(lukasa.Key("shared", "note", "n-1")).text
+            memory.journal.get(lukasa.Key("shared", "note", "n-1"))
         """
         with self._open_reader(single_query=True) as reader:
-            return reader.get(key, as_of=to_utc(as_of) if isinstance(as_of, datetime) else as_of, version=version)
+            return reader.get(key, as_of=to_as_of(as_of), version=version)
 
     def read(self, query: Query = ALL_RECORDS) -> Iterator[Record]:
         """Yield records in log order, page by page, so that no read transaction lasts long.
@@ -535,8 +556,8 @@ class LogAccess:
             hidden: Return quarantined versions too; for the owner only.
 
         Example:
-            kept = memory.journal.write("note", "Ben is on leave.")
-            memory.journal.history(kept.record.key)
+            kept = memory.journal.write("note", "Ben is on leave.").unwrap()
+            memory.journal.history(kept.key)
         """
         with self._open_reader(single_query=True) as reader:
             return reader.history(key, hidden=hidden)
@@ -563,8 +584,8 @@ class LogAccess:
             relation: Only links with this relation.
 
         Example:
-            kept = memory.journal.write("note", "Ben is on leave.")
-            memory.journal.neighbours(kept.record.key)
+            kept = memory.journal.write("note", "Ben is on leave.").unwrap()
+            memory.journal.neighbours(kept.key)
         """
         with self.snapshot() as reader:
             return reader.neighbours(key, relation)

@@ -21,7 +21,7 @@ from lukasa.core.outcome import Refused
 from lukasa.core.record import Draft, Key, Record
 from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput, NotAllowed, StoreReadOnly
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.network.contract import NetworkState, News, NewsType, Peer, SendReceipt
 from lukasa.storage.engine import Query, Reader
 
@@ -54,7 +54,7 @@ class _InboxLook:
 
 
 @check_arguments
-class NetworkHub:
+class NetworkHub(CallerService):
     """A network in a store: agents that share the store read each other's news in the shared scope.
 
     ``trust`` returns how far each of some agents is trusted, for those that have been judged.

@@ -18,12 +18,12 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast, overload
 
 from lukasa.core.argument_types import check_arguments
-from lukasa.core.clock import Clock, to_iso, to_utc
+from lukasa.core.clock import Clock, Time, to_as_of, to_iso, to_utc
 from lukasa.core.freshness import EXPIRES_AT, describe_freshness, describe_left_out, is_expired, stated_at
 from lukasa.core.record import DERIVED_FROM, Key, Record, with_own_body
 from lukasa.core.scope import SYSTEM
 from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.recall.filters import RecordFilter, list_values, one_or_more
 from lukasa.recall.query import ParsedQuestion, QuestionKind, TimeOrder, parse_question, select_terms
 from lukasa.recall.ranking import (
@@ -44,7 +44,7 @@ from lukasa.recall.relevance import DEFAULT_CUTOFF
 from lukasa.recall.signals import MAX_WHOLE_LENGTH, CorpusStatistics, RecallCandidate, asks_something
 from lukasa.recall.unconfirmed_orders import ORDERS, find_unconfirmed_orders, split_by_reason
 from lukasa.recall.vector_index import VectorIndex
-from lukasa.storage.engine import AsOf, Match, Progress, Query, Reader
+from lukasa.storage.engine import Match, Progress, Query, Reader
 from lukasa.text.terms import terms_from_words
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def finish_by(ends: float | None, work: Callable[[], T], worker: str = "embedder
 
 
 @check_arguments
-class Recall:
+class Recall(CallerService):
     """Answers questions for one caller. Call it: ``memory.recall("When is the release?")``."""
 
     def __init__(
@@ -333,9 +333,9 @@ class Recall:
         any_labels: Iterable[str] = (),
         exclude: Iterable[str] = (),
         where: Mapping[str, Any] | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        as_of: AsOf | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | int | None = None,
         include_expired: bool = False,
         min_relevance: float | None = None,
         patience: float = CATCH_UP_SECONDS,
@@ -389,7 +389,7 @@ class Recall:
             ),
             since=None if since is None else to_utc(since),
             until=None if until is None else to_utc(until),
-            as_of=to_utc(as_of) if isinstance(as_of, datetime) else as_of,
+            as_of=to_as_of(as_of),
         )
         record_filter = RecordFilter(
             authors if len(authors) > 1 else (),

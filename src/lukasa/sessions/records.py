@@ -87,6 +87,10 @@ class SessionRecords:
         self._labels = (f"of_session={self._session_hash}",)
         self.damage: dict[str, str] = {}
 
+    def __str__(self) -> str:
+        """Name the store and the caller, for people."""
+        return str(self._journal)
+
     def append(self, *drafts: Draft) -> Outcome:
         """Append drafts. Where a damaged record refuses its next version, the others are appended without it."""
         try:

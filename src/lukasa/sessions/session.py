@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from lukasa.core import canonical_json
 from lukasa.core.argument_types import check_arguments
-from lukasa.core.clock import Clock, to_iso
+from lukasa.core.clock import Clock, Time, to_iso, to_utc
+from lukasa.core.extra_fields import refuse_known_fields
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import Draft, Key
 from lukasa.errors import InvalidInput, LukasaError, NetworkDown, StoreClosed
@@ -154,12 +155,13 @@ class Session:
         self._quiet_upto = 0
         self._thread: _SessionThread | None = None
 
-    def state(self) -> SessionState:
-        """Return a copy of the current state, with the agent's forecasts.
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return f"<Session {self.id!r}, checkpoint {self.number}{state}, of {self._records}>"
 
-        Example:
-            session.state()["learning_state"]
-        """
+    @property
+    def state(self) -> SessionState:
+        """A copy of the current state, with the agent's forecasts: ``session.state["learning_state"]``."""
         with self._lock:
             state = self._fill_forecasts()[0]
             copy: SessionState = canonical_json.parse(canonical_json.encode(state))
@@ -233,7 +235,7 @@ class Session:
         outcome = self._save_checkpoint(self._position.state, 0, started)
         if isinstance(outcome, Accepted):
             self._hold()
-            self.recovery = RecoveryReport(self.id, "new", self.state(), number=self.number)
+            self.recovery = RecoveryReport(self.id, "new", self.state, number=self.number)
         return outcome
 
     def restore(self, recovered: RecoveredState, evidence: RecoveryEvidence) -> None:
@@ -300,7 +302,7 @@ class Session:
                 flagged={decision.prediction_id: decision.flag for decision in decisions if decision.flag},
                 network=answer,
             )
-        self.recovery = replace(report, state=self.state(), number=self.number, damaged=damaged, incidents=incidents)
+        self.recovery = replace(report, state=self.state, number=self.number, damaged=damaged, incidents=incidents)
         facts = {"mode": report.mode, "used": report.used, "replayed": report.replayed, "lost": list(report.lost)}
         facts |= {"conflicts": list(report.conflicts), "flagged": dict(report.flagged)}
         self._records.append(self._records.event_draft("recovered", self._clock.now(), **facts))
@@ -343,19 +345,24 @@ class Session:
                 return self.update(place, value) if self._store_forecasts() else Refused("bad_change", error.message)
             return self._apply_patch([change], at=to_iso(self._clock.now()), check_limit=True)
 
-    def update_prediction(self, prediction_id: str, probability: float, **fields: Any) -> Outcome:
+    def update_prediction(
+        self, prediction_id: str, probability: float, *, extra: Mapping[str, Any] | None = None
+    ) -> Outcome:
         """Revise a prediction: set its probability and time of update, and count the update.
 
         Args:
             prediction_id: The id of the prediction.
             probability: The probability, from 0 to 1.
-            **fields: Further fields, kept as they are given.
+            extra: Further fields of your own, kept as they are given.
 
         Example:
             memory.forecasts.predict("We ship on Friday", 0.7, prediction_id="p-1")
-            session.state()
+            session.state
             session.update_prediction("p-1", 0.9)
         """
+        known = ("probability", "prediction_id", "question", "status", "last_updated", "num_updates")
+        if (refused := refuse_known_fields(extra, known)) is not None:
+            return refused
         with self._lock:
             index = self._find_prediction(prediction_id)
             if index is None and self._store_forecasts():
@@ -364,7 +371,7 @@ class Session:
                 return Refused("not_found", f"The session has no prediction {prediction_id[:80]!r}.")
             count = self._position.state["active_predictions"][index].get("num_updates", 0) + 1
             now = to_iso(self._clock.now())
-            values = {"probability": probability, **fields, "last_updated": now, "num_updates": count}
+            values = {"probability": probability, **(extra or {}), "last_updated": now, "num_updates": count}
             path = f"/active_predictions/{index}/"
             return self.patch([{"op": "add", "path": path + name, "value": value} for name, value in values.items()])
 
@@ -497,14 +504,14 @@ class Session:
             state: The state, as JSON.
 
         Example:
-            session.replace({**session.state(), "learning_state": {"step": 7}})
+            session.replace({**session.state, "learning_state": {"step": 7}})
         """
         with self._lock:
             self._require_open()
             return self._save_checkpoint(dict(state), self._position.upto + 1, self._replacement_draft())
 
     def settle(
-        self, state: Mapping[str, Any] | None = None, number: int | None = None, last_updated: datetime | None = None
+        self, state: Mapping[str, Any] | None = None, number: int | None = None, last_updated: Time | None = None
     ) -> Outcome:
         """Save the state, or another that replaces it, as a checkpoint of a session that stays closed.
 
@@ -544,13 +551,13 @@ class Session:
         clean: bool = False,
         number: int | None = None,
         event: str = "checkpoint",
-        last_updated: datetime | None = None,
+        last_updated: Time | None = None,
     ) -> Outcome:
         position, now = self._position, self._clock.now()
         number = number or position.checkpoint_number + 1
         metadata = state.get("metadata")
         if isinstance(metadata, dict):
-            moment = to_iso(last_updated or now)
+            moment = to_iso(now if last_updated is None else to_utc(last_updated))
             state = {**state, "metadata": {**metadata, "last_updated": moment, "checkpoint_number": number}}
         if (fault := find_state_fault(state)) is not None:
             return Refused("bad_state", fault)

@@ -6,18 +6,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lukasa.core import canonical_json
 from lukasa.core.argument_types import check_arguments
-from lukasa.core.clock import Clock, IdMaker, from_iso
+from lukasa.core.clock import Clock, IdMaker, Time, from_iso, to_as_of
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import Key
 from lukasa.core.scope import SHARED
 from lukasa.core.text_cache import ClearedDict
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.journal.read_cache import ReadCache
 from lukasa.network import Network
 from lukasa.sessions.budget import Budget, PruningPlan
@@ -60,7 +60,7 @@ from lukasa.sessions.session import (
 )
 from lukasa.sessions.state import SessionState, fresh_state
 from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest
-from lukasa.storage.engine import AsOf, Query
+from lukasa.storage.engine import Query
 from lukasa.storage.file_stores import open_file_store
 from lukasa.storage.files import FileInfo, FileStore
 
@@ -104,7 +104,7 @@ class _StoredState(NamedTuple):
 
 
 @check_arguments
-class Sessions:
+class Sessions(CallerService):
     """Sessions that survive crashes and damage.
 
     ``create_blobs`` opens the file store of their checkpoints on first use. ``open_network`` opens the network at the
@@ -321,7 +321,7 @@ class Sessions:
         *,
         scope: str | None = None,
         retention: Retention | None = None,
-        last_updated: datetime | None = None,
+        last_updated: Time | None = None,
     ) -> Outcome:
         """Save a whole state as the next checkpoint of a session, which begins if there is none.
 
@@ -355,7 +355,7 @@ class Sessions:
 
         Example:
             memory.sessions.save_checkpoint({}, "demo")
-            memory.sessions.load_latest_checkpoint("demo")["configuration"]
+            memory.sessions.load_latest_checkpoint("demo")
         """
         checkpoint = self.latest(session_id, scope=scope)
         return None if checkpoint is None else checkpoint.state
@@ -438,7 +438,9 @@ class Sessions:
         files.restore(archives, number=number, secret=secret)
         return self.recover(session_id, scope=records.scope)
 
-    def state(self, session_id: str, *, scope: str | None = None, as_of: AsOf | None = None) -> SessionState | None:
+    def state(
+        self, session_id: str, *, scope: str | None = None, as_of: Time | int | None = None
+    ) -> SessionState | None:
         """Return a session's current state with the changes since the last checkpoint, or None. Nothing is written.
 
         ``as_of`` is an earlier time or position, whose state is read from the log. The current state of the newest
@@ -451,15 +453,16 @@ class Sessions:
 
         Example:
             memory.sessions.save_checkpoint({"learning_state": {"step": 7}}, "demo")
-            memory.sessions.state("demo")["learning_state"]
+            memory.sessions.state("demo")
         """
-        if as_of is not None:
+        point = to_as_of(as_of)
+        if point is not None:
             records, _ = self._records_and_files(session_id, scope)
-            checkpoint = records.find_checkpoint_of(as_of)
+            checkpoint = records.find_checkpoint_of(point)
             if checkpoint is None:
                 return None
             earlier, upto = checkpoint.state, checkpoint.upto
-            for delta in records.read_deltas(upto, as_of):
+            for delta in records.read_deltas(upto, point):
                 if delta.number != upto + 1 or delta.changes is None:
                     break
                 earlier, upto = apply_delta(earlier, delta), delta.number
@@ -536,7 +539,7 @@ class Sessions:
 
         Example:
             memory.sessions.save_checkpoint({}, "demo")
-            memory.sessions.checkpoint("demo", 1).state
+            memory.sessions.checkpoint("demo", 1)
         """
         records, files = self._records_and_files(session_id, scope)
         return files.find_checkpoint(number) or records.find_checkpoint(number)
@@ -550,7 +553,7 @@ class Sessions:
 
         Example:
             memory.sessions.save_checkpoint({}, "demo")
-            memory.sessions.latest("demo").number
+            memory.sessions.latest("demo")
         """
         records, files = self._records_and_files(session_id, scope)
         return newest_checkpoint(files.find_newest_valid()[0], records.find_newest_valid())[0]

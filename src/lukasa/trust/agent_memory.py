@@ -31,6 +31,7 @@ from lukasa.trust.records import (
 )
 from lukasa.trust.rules import DissentInput, DissentVerdict, TrustSettings, judge_dissent
 from lukasa.trust.score import INITIAL_TRUST, MAX_DEPTH, MILLION, MIN_WINDOW_EVENTS, TrustSums, compute_depth
+from lukasa.trust.views import Dissent, Override, ScoreChange
 
 if TYPE_CHECKING:
     from lukasa.trust.trust import Trust
@@ -44,6 +45,7 @@ _MAX_STATISTICS = {
     "avg_dissent_depth_last_90d": MAX_DEPTH, "dissent_impact_ratio_last_90d": 1.0, "total_overrides": 10**9,
     "regret_rate_last_90d": 1.0,
 }  # fmt: skip
+_HISTORIES = ("trust_score_history", "dissent_history", "override_history")
 _DEFAULTS: dict[str, Any] = {
     "agent_name": "", "model": "", "primary_role": "", "dissent_history": [], "override_history": [],
     "trust_score": INITIAL_TRUST, "trust_score_history": [], "long_term_stats": {}, "rounds_participated": 0,
@@ -85,19 +87,19 @@ class AgentMemory:
         return self._trust.score(self.agent_name).adjusted_score
 
     @property
-    def trust_score_history(self) -> list[dict[str, Any]]:
+    def trust_score_history(self) -> list[ScoreChange]:
         """The changes of the agent's score, oldest first."""
-        return self._latest_events(TRUST_CHANGE)
+        return list(map(ScoreChange, self._latest_events(TRUST_CHANGE)))
 
     @property
-    def dissent_history(self) -> list[dict[str, Any]]:
+    def dissent_history(self) -> list[Dissent]:
         """The dissents of the agent, oldest first, as the document lists them."""
-        return self._latest_events(DISSENT)
+        return list(map(Dissent, self._latest_events(DISSENT)))
 
     @property
-    def override_history(self) -> list[dict[str, Any]]:
+    def override_history(self) -> list[Override]:
         """The overrides of the agent's output, oldest first, as the document lists them."""
-        return self._latest_events(OVERRIDE)
+        return list(map(Override, self._latest_events(OVERRIDE)))
 
     @property
     def long_term_stats(self) -> dict[str, Any]:
@@ -126,9 +128,9 @@ class AgentMemory:
     def _unlisted_sums(self, current: TrustAggregate) -> dict[str, dict[str, int]]:
         """Return by day what the listed events lack; the day before the window stands for all days before it."""
         listed = TrustAggregate(self.agent_name, current.day)
-        for dissent in self.dissent_history:
+        for dissent in self._latest_events(DISSENT):
             listed, _ = add_listed_dissent(listed, dissent, current.day, self._settings)
-        for override in self.override_history:
+        for override in self._latest_events(OVERRIDE):
             listed = listed.with_sums(_override_sums(override), _event_day(override) or current.day)
         earlier_day = window_start(current.day) - timedelta(days=1)
         pairs = {day: (current.days.get(day, TrustSums()), sums) for day, sums in listed.days.items()}
@@ -162,10 +164,9 @@ class AgentMemory:
         Example:
             memory.trust.agent("critic").as_json()["trust_score"]
         """
-        return {
-            **{name: getattr(self, name) for name in _DEFAULTS},
-            **(self._agent_body().get("imported") or {}).get("more", {}),
-        }
+        own = {name: getattr(self, name) for name in _DEFAULTS}
+        histories = {name: [event.as_json() for event in value] for name, value in own.items() if name in _HISTORIES}
+        return {**own, **histories, **(self._agent_body().get("imported") or {}).get("more", {})}
 
     def _agent_body(self) -> dict[str, Any]:
         record = self._records.journal.get(trust_key(AGENT, self.agent_name))

@@ -67,6 +67,9 @@ class Rubrics:
     def __init__(self, records: TrustRecords) -> None:
         self._records = records
 
+    def __repr__(self) -> str:
+        return f"<Rubrics of {self._records.journal}>"
+
     def get(self, name: str = DEFAULT_RUBRIC, *, version: int | None = None) -> Rubric | None:
         """Return a rubric, or one version of it; None when there is none.
 
@@ -76,7 +79,7 @@ class Rubrics:
 
         Example:
             memory.trust.rubric.set({"Accuracy": 2, "Style": 1}, by="anna")
-            memory.trust.rubric.get().criteria
+            memory.trust.rubric.get()
         """
         record = self._records.require_owner().journal.get(trust_key(RUBRIC, name), version=version)
         return None if record is None else _parse_rubric(record)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, ClassVar
 
 from lukasa.core.argument_types import check_arguments
-from lukasa.core.clock import Clock, IdMaker, to_iso, to_utc
+from lukasa.core.clock import Clock, IdMaker, Time, to_iso, to_utc
 from lukasa.core.outcome import Accepted, Outcome, Refused
 from lukasa.core.record import Draft, Key, Record
 from lukasa.core.scope import SYSTEM
 from lukasa.errors import InvalidInput
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.models.embedder import Embedder
 from lukasa.storage.engine import Finding, Query
 from lukasa.trust import analytics
@@ -61,7 +60,7 @@ _OVERRIDES = Query(kinds=(OVERRIDE,), scopes=(SYSTEM,))
 
 
 @check_arguments
-class Trust:
+class Trust(CallerService):
     """Records dissents and overrides, and computes from them how far each agent is trusted.
 
     Only the owner, a caller with full reach, may use it. An agent may file its own dissents, for the owner to judge, and
@@ -155,7 +154,7 @@ class Trust:
         """
         return self._owned.aggregate(agent)
 
-    def score(self, agent: str, *, at: datetime | None = None) -> TrustScore:
+    def score(self, agent: str, *, at: Time | None = None) -> TrustScore:
         """Return an agent's two scores with their parts; with ``at``, recompute them from the events known then.
 
         Args:
@@ -246,7 +245,7 @@ class Trust:
     def log_dissent(
         self, agent: str, text: str, *, round_id: str = "", rubric_citations: Sequence[str] = (),
         impact: bool | None = None, feedback_incorporated: bool | None = None,
-        context: Mapping[str, Any] | None = None, of: str = "", timestamp: datetime | None = None,
+        context: Mapping[str, Any] | None = None, of: str = "", timestamp: Time | None = None,
         key: str | None = None,
     ) -> Outcome:  # fmt: skip
         """Write a dissent with its depth, and the trust that follows from it.
@@ -290,7 +289,7 @@ class Trust:
 
         Example:
             kept = memory.trust.log_dissent("critic", "The figure is wrong.")
-            memory.trust.judge(kept.records[0].id, impact=True)
+            memory.trust.judge(kept.unwrap_all()[0].id, impact=True)
         """
         return self._dissents.judge(id, impact, impact if feedback_incorporated is None else feedback_incorporated)
 
@@ -333,7 +332,7 @@ class Trust:
     def log_override(
         self, agent: str, agent_output: str, human_decision: str, *, round_id: str = "", by: str = "human",
         context: Mapping[str, Any] | None = None, artifact: Key | None = None, criteria: Sequence[str] = (),
-        timestamp: datetime | None = None, key: str | None = None,
+        timestamp: Time | None = None, key: str | None = None,
     ) -> Outcome:  # fmt: skip
         """Write a person's decision against an agent's output, to be checked for a revert after a day.
 
@@ -411,7 +410,7 @@ class Trust:
 
         Example:
             kept = memory.trust.log_override("writer", "Ship on Friday", "Ship on Monday")
-            memory.trust.revert(kept.records[0].id, by="anna")
+            memory.trust.revert(kept.unwrap_all()[0].id, by="anna")
         """
         if (refused := self._owned.check_names(by=by)) is not None:
             return refused
@@ -461,7 +460,7 @@ class Trust:
 
         return records.change(plan)
 
-    def set_probation(self, agent: str, until: datetime | None, *, reason: str = "", by: str = "owner") -> Outcome:
+    def set_probation(self, agent: str, until: Time | None, *, reason: str = "", by: str = "owner") -> Outcome:
         """Keep an agent from critical roles until a time; ``None`` ends the probation.
 
         Args:
@@ -518,7 +517,7 @@ class Trust:
 
         Example:
             memory.trust.register("critic")
-            memory.trust.assign_devils_advocate(["critic", "writer"], seed=7).chosen
+            memory.trust.assign_devils_advocate(["critic", "writer"], seed=7)
         """
         if (refused := self._owned.check_names(round=round_id)) is not None:
             return refused
@@ -611,7 +610,7 @@ class Trust:
             }
         return analytics.forecast_dissents(topic, vector, dissents)
 
-    def quarantine(self, agent: str, *, since: datetime | None = None, reason: str = "") -> Outcome:
+    def quarantine(self, agent: str, *, since: Time | None = None, reason: str = "") -> Outcome:
         """Hide what an agent wrote and what was derived from it, and keep the agent from critical roles.
 
         Args:

@@ -94,10 +94,15 @@ class MemoryProposal:
             values = given.get(name, ())
             if isinstance(values, Iterable):
                 given[name] = (values,) if isinstance(values, str) else tuple(values)
-        if isinstance(expires_at := given.get("expires_at"), str):
-            with suppress(InvalidInput):  # the gate refuses what is no time
-                given["expires_at"] = from_iso(expires_at)
+        given["expires_at"] = read_expiry(given.get("expires_at"))
         return cls(**given)
+
+
+def read_expiry(value: Any) -> Any:
+    """Return the time that a text stands for; the gate refuses what is no time."""
+    with suppress(InvalidInput):
+        return from_iso(value) if isinstance(value, str) else value
+    return value
 
 
 def memory_draft(

@@ -10,18 +10,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lukasa.core.argument_types import check_arguments
 from lukasa.core.choices import SEARCH_PROFILES, SearchProfile, Tier
-from lukasa.core.clock import Clock
+from lukasa.core.clock import Clock, Time
 from lukasa.core.freshness import EXPIRES_AT, confirmation_times, confirmed_body, is_expired
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import Draft, Key, Record, draft_from
 from lukasa.core.scope import SHARED, SYSTEM
 from lukasa.errors import InvalidInput, MissingExtra
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.pii.detector import find_pii_once
 from lukasa.recall.prompt import PromptBlock
 from lukasa.recall.unconfirmed_orders import CORROBORATION, find_order_in
@@ -35,6 +34,7 @@ from lukasa.vault.checks import (
     default_tier,
     memory_draft,
     memory_key,
+    read_expiry,
     read_register,
     refuse_missing,
 )
@@ -62,7 +62,7 @@ _BUSY = Refused("busy", "Others kept changing the same memories; nothing was wri
 
 
 @check_arguments
-class Vault:
+class Vault(CallerService):
     """Keeps, deletes and finds curated memories."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Vault:
         source: str | None = "manual",
         author: str = "",
         distinct_from: str | Iterable[str] = (),
-        expires_at: datetime | None = None,
+        expires_at: Time | None = None,
     ) -> Outcome:
         """Keep a memory if the gate accepts it. A register with a known topic is updated in place.
 
@@ -149,7 +149,7 @@ class Vault:
             item: A text, or a mapping with the arguments of ``add_memory``.
 
         Example:
-            memory.vault.judge("heartbeat ok").code
+            memory.vault.judge("heartbeat ok")
         """
         proposal = self._validate_item(item, is_new=True)
         if isinstance(proposal, Refused):
@@ -195,7 +195,7 @@ class Vault:
         expected: int | None = None,
         author: str = "",
         distinct_from: str | Iterable[str] = (),
-        expires_at: datetime | None = _UNCHANGED,
+        expires_at: Time | None = _UNCHANGED,
     ) -> Outcome:
         """Append a new version of a memory. It passes the gate again; its tier changes only by promotion.
 
@@ -215,8 +215,8 @@ class Vault:
             expires_at: Another expiry; ``None`` removes it.
 
         Example:
-            kept = memory.vault.add_memory("We deploy on Tuesdays.")
-            memory.vault.update(kept.record.id, "We deploy on Wednesdays.", expected=1)
+            kept = memory.vault.add_memory("We deploy on Tuesdays.").unwrap()
+            memory.vault.update(kept.id, "We deploy on Wednesdays.", expected=1)
         """
         # The condition may run twice, an iterator only once.
         given = {"text": text, "category": category, "tags": None if tags is None else tuple(tags)}
@@ -226,7 +226,7 @@ class Vault:
         others = (distinct_from,) if isinstance(distinct_from, str) else tuple(distinct_from)
         similar: list[DuplicateMatch] = []
         if expires_at is not _UNCHANGED:
-            changes["expires_at"] = expires_at
+            changes["expires_at"] = read_expiry(expires_at)
         self._scan_before_lock(text)
 
         def revise(reader: Reader) -> Sequence[Draft] | Refused:
@@ -383,9 +383,9 @@ class Vault:
             histories: The memories, each with all its versions, oldest first.
 
         Example:
-            kept = memory.vault.add_memory("We deploy on Tuesdays.")
+            kept = memory.vault.add_memory("We deploy on Tuesdays.").unwrap()
             with lukasa.open("memory:") as copy:
-                list(copy.vault.restore([memory.vault.history(kept.record.id)]))
+                list(copy.vault.restore([memory.vault.history(kept.id)]))
         """
         for chunk in split_into_chunks(histories, _CHUNK_SIZE):
             yield from self._restore_chunk(chunk)
@@ -422,7 +422,7 @@ class Vault:
         return answers
 
     def confirm(
-        self, id: str, *, scope: str | None = None, expires_at: datetime | None = None, author: str = ""
+        self, id: str, *, scope: str | None = None, expires_at: Time | None = None, author: str = ""
     ) -> Outcome:
         """Record that a memory still holds: a new version with ``confirmed_at`` and the source ``confirmation``.
 
@@ -436,8 +436,8 @@ class Vault:
             author: Who confirms; default: the caller.
 
         Example:
-            kept = memory.vault.add_memory("We deploy on Tuesdays.")
-            memory.vault.confirm(kept.record.id)
+            kept = memory.vault.add_memory("We deploy on Tuesdays.").unwrap()
+            memory.vault.confirm(kept.id)
         """
         stands_by = self._journal.reach.unlimited and not author
 
@@ -483,8 +483,8 @@ class Vault:
             source: Where it comes from: ``chat``, ``manual``, ``tool``, …
 
         Example:
-            kept = memory.vault.add_memory("We deploy on Tuesdays.")
-            memory.vault.delete(kept.record.id)
+            kept = memory.vault.add_memory("We deploy on Tuesdays.").unwrap()
+            memory.vault.delete(kept.id)
         """
         return self.bulk_delete([id], scope=scope, source=source)[0]
 
@@ -497,8 +497,8 @@ class Vault:
             source: Where it comes from: ``chat``, ``manual``, ``tool``, …
 
         Example:
-            kept = memory.vault.add_memory("We deploy on Tuesdays.")
-            memory.vault.bulk_delete([kept.record.id])
+            kept = memory.vault.add_memory("We deploy on Tuesdays.").unwrap()
+            memory.vault.bulk_delete([kept.id])
         """
         wanted = list(ids)
         drafts: dict[int, Draft] = {}
@@ -533,8 +533,8 @@ class Vault:
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            kept = memory.vault.add_memory("We deploy on Tuesdays.")
-            memory.vault.get(kept.record.id).text
+            kept = memory.vault.add_memory("We deploy on Tuesdays.").unwrap()
+            memory.vault.get(kept.id)
         """
         with self._journal.snapshot() as reader:
             record = self._find_memory(reader, id, scope)
@@ -577,8 +577,8 @@ class Vault:
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            kept = memory.vault.add_memory("We deploy on Tuesdays.")
-            [version.text for version in memory.vault.history(kept.record.id)]
+            kept = memory.vault.add_memory("We deploy on Tuesdays.").unwrap()
+            [version.text for version in memory.vault.history(kept.id)]
         """
         with self._journal.snapshot() as reader:
             for candidate in self._candidate_scopes(reader, scope):
@@ -688,8 +688,8 @@ class Vault:
             source: Where it comes from: ``chat``, ``manual``, ``tool``, …
 
         Example:
-            kept = memory.vault.add_memory("We deploy on Tuesdays.", tier="register", topic_id="deploy day")
-            memory.vault.corroborate(kept.record.id, author="ben")
+            kept = memory.vault.add_memory("We deploy on Tuesdays.", tier="register", topic_id="deploy day").unwrap()
+            memory.vault.corroborate(kept.id, author="ben")
         """
         if (refused := self._journal.check_author(author)) is not None:
             return refused
@@ -716,8 +716,8 @@ class Vault:
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            kept = memory.vault.add_memory("We deploy on Tuesdays.", tier="register", topic_id="deploy day")
-            memory.vault.promote_to_canon(kept.record.id, by="anna")
+            kept = memory.vault.add_memory("We deploy on Tuesdays.", tier="register", topic_id="deploy day").unwrap()
+            memory.vault.promote_to_canon(kept.id, by="anna")
         """
         if by and not self._journal.reach.unlimited:
             reason = f"An agent cannot give the word of {by!r:.80}. Let others corroborate it, or ask the owner of the store."

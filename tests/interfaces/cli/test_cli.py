@@ -351,7 +351,7 @@ def test_erase_with_dry_run_lists_the_records_and_keeps_them(run, run_json):
 @pytest.mark.requirement("LOG-5")
 def test_erase_names_the_records_that_lose_only_versions_and_restores_them(run, run_json, store):
     with lukasa.open(store) as memory:
-        rumour = memory.journal.write("note", "We move to Berlin.", id="rumour").record
+        rumour = memory.journal.write("note", "We move to Berlin.", id="rumour").unwrap()
         memory.journal.write("note", "The desks stay here.", id="plan")
         source = lukasa.Link("derived_from", rumour.key)
         memory.journal.write("note", "The desks go to Berlin.", id="plan", links=(source,))

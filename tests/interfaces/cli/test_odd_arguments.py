@@ -11,6 +11,7 @@ import pytest
 import lukasa
 from frozen.cli_running import isolate, run
 from lukasa.errors import InvalidInput
+from support.narrow import present
 
 pytestmark = pytest.mark.requirement("DOO-2")
 
@@ -99,9 +100,9 @@ def test_a_reader_that_goes_away_ends_a_command_quietly(folder):
             memory.journal.write("note", f"note {number} " * 40)
     program = [sys.executable, "-m", "lukasa.interfaces.cli", "export", "-"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.read(10)
-        process.stdout.close()
-        said = process.stderr.read().decode()
+        present(process.stdout).read(10)
+        present(process.stdout).close()
+        said = present(process.stderr).read().decode()
         assert process.wait(60) == 141
     assert "Traceback" not in said
     assert "Exception" not in said

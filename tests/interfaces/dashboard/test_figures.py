@@ -162,7 +162,7 @@ def test_a_revoked_token_cannot_be_restored(ask: Callable[..., Any], stores: Cal
 
 def test_a_register_is_corroborated_and_promoted(ask: Callable[..., Any], stores: CallerStores) -> None:
     ben = stores.for_caller(Caller()).as_agent("ben")
-    written = ben.remember("The harbour closes at dusk.", topic="harbour").record
+    written = ben.remember("The harbour closes at dusk.", topic="harbour").unwrap()
     path = f"/v1/memories/{written.id}"
     assert ask("ada", "POST", f"{path}/promotion", json={"by": "Mia"}, status=403)["code"] == "author_not_yours"
     assert ask("ada", "POST", f"{path}/promotion", json={}, status=422)["code"] == "not_corroborated"

@@ -229,7 +229,7 @@ def test_a_prediction_is_settled_and_the_figures_follow(sign_in: SignIn) -> None
     row = page.get_by_role("row", name=re.compile("lamp of the tower"))
     row.get_by_role("button", name="Happened").click()
     expect(page.locator(".stat", has_text="Settled")).to_contain_text(str(count + 1))
-    assert dict(memory.forecasts.get("lamp") or {})["outcome"] is True
+    assert getattr(memory.forecasts.get("lamp"), "outcome", None) is True
 
 
 def test_work_that_was_handed_over_is_accepted_and_completed(sign_in: SignIn) -> None:

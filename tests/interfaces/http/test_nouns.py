@@ -98,7 +98,7 @@ def test_episodes_are_recorded_by_the_caller_and_listed_by_filter(ada: TestClien
 
 
 def test_knowledge_is_linked_and_walked(ada: TestClient) -> None:
-    one = post(ada, "knowledge/patterns", pattern="Read the switch for each request", fields={"category": "operations"})
+    one = post(ada, "knowledge/patterns", pattern="Read the switch for each request", category="operations")
     other = post(ada, "knowledge/facts", fact="Switches live in the database.")
     post(ada, "knowledge/antipatterns", what_fails="Caching a switch", why="It cannot be turned off.")
     assert [item["id"] for item in get(ada, "knowledge/patterns", category="operations")["patterns"]] == [one["id"]]
@@ -115,7 +115,7 @@ def test_knowledge_is_linked_and_walked(ada: TestClient) -> None:
     assert [item["id"] for item in get(ada, "knowledge/facts")["facts"]] == [other["id"]]
     assert get(ada, "knowledge/learnings")["learnings"] == []
     assert post(ada, "knowledge/merge", 200, dry_run=True)["into"] == {}
-    assert ada.post("/v1/knowledge/patterns", json={"pattern": "x", "fields": {"author": "ben"}}).status_code == 422
+    assert ada.post("/v1/knowledge/patterns", json={"pattern": "x", "extra": {"author": "ben"}}).status_code == 422
 
 
 SKILL = "# Release\n\n## Prerequisites\n- A branch\n\n## Steps\n1. Tag it.\n\n## Exit Criteria\n- [ ] It is tagged.\n"

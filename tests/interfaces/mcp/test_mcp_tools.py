@@ -170,7 +170,9 @@ def test_blocks_say_how_old_memories_are_and_list_expired_ones(server):
         memory.knowledge.add_pattern("A migration stops the workers first", id="new")
         memory.context.append("s", "user", "Hello")
         memory.context.add_fact("s", "The key is with the porter")
-        expired = memory.context.add_fact("s", "The lift is broken", expires_at=datetime(2020, 1, 1, tzinfo=UTC)).record
+        expired = memory.context.add_fact(
+            "s", "The lift is broken", expires_at=datetime(2020, 1, 1, tzinfo=UTC)
+        ).unwrap()
     briefing = server.call("before_task", task="Run the migration")
     assert ("today" in briefing["block"], briefing["left_out"]) == (True, ["old"])
     prompt = server.call("context_assemble", conversation_id="s")

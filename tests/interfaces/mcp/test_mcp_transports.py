@@ -17,6 +17,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 import lukasa
+from support.narrow import present
 
 pytestmark = pytest.mark.requirement("DOO-3")
 
@@ -44,12 +45,12 @@ class ServerProcess:
         """Send messages, given as values or bytes."""
         for line in lines:
             data = line if isinstance(line, bytes) else json.dumps(line).encode()
-            self.process.stdin.write(data + b"\n")
-        self.process.stdin.flush()
+            present(self.process.stdin).write(data + b"\n")
+        present(self.process.stdin).flush()
 
     def receive(self):
         """Return the next message."""
-        return json.loads(self.process.stdout.readline())
+        return json.loads(present(self.process.stdout).readline())
 
     def cpu_seconds(self):
         """Return the processor time that the server has used."""
@@ -58,9 +59,9 @@ class ServerProcess:
 
     def end(self):
         """Close the input and return the exit code."""
-        self.process.stdin.close()
+        present(self.process.stdin).close()
         code = self.process.wait(20)
-        self.process.stdout.close()
+        present(self.process.stdout).close()
         return code
 
 
@@ -178,13 +179,13 @@ def start_http(program, store, *words, **environment):
     command = [program, "--store", str(store), "mcp", "--http", "127.0.0.1:0", *words]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
     try:
-        output = process.stderr.readline()
+        output = present(process.stderr).readline()
         found = re.search(r"http://\S+", output)
         yield found[0] if found else output
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)
-        process.stderr.close()
+        present(process.stderr).close()
 
 
 @pytest.fixture
@@ -360,7 +361,7 @@ def test_a_server_with_eight_clients_does_not_grow(lukasa_program, tmp_path):
     token = "a-token-of-some-length"
     command = [lukasa_program, "--store", str(tmp_path / "a.db"), "--agent", "ada", "mcp", "--http", "127.0.0.1:0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "LUKASA_TOKEN": token})
-    found = re.search(r"http://\S+", process.stderr.readline())
+    found = re.search(r"http://\S+", present(process.stderr).readline())
     assert found is not None
     url = found[0]
 
@@ -386,4 +387,4 @@ def test_a_server_with_eight_clients_does_not_grow(lukasa_program, tmp_path):
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)
-        process.stderr.close()
+        present(process.stderr).close()

@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import Literal
 
 from lukasa.core.argument_types import check_arguments
-from lukasa.core.clock import IdMaker, to_utc
+from lukasa.core.clock import IdMaker, Time, to_utc
 from lukasa.core.outcome import Conflict, Refused
 from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.core.scope import SYSTEM
@@ -69,7 +69,7 @@ from lukasa.experience.knowledge import (
     with_run_label,
 )
 from lukasa.experience.readable_ids import free_ids
-from lukasa.journal import Journal
+from lukasa.journal import CallerService, Journal
 from lukasa.models.embedder import Embedder
 from lukasa.storage.engine import Progress, Query, Reader
 
@@ -160,7 +160,7 @@ class _Plan:
 
 
 @check_arguments
-class Consolidation:
+class Consolidation(CallerService):
     """The consolidation service of one caller, called as ``memory.consolidate()``."""
 
     def __init__(
@@ -173,7 +173,7 @@ class Consolidation:
         self._comparison = ResolutionComparison(open_embedder)
 
     def __call__(
-        self, *, since: datetime | None = None, everything: bool = False, dry_run: bool = False, skills: bool = False,
+        self, *, since: Time | None = None, everything: bool = False, dry_run: bool = False, skills: bool = False,
         propose: PatternProposer | None = None, progress: Progress | None = None,
     ) -> ConsolidationResult:  # fmt: skip
         """Derive knowledge from the episodes that are new since the last run, and write it.

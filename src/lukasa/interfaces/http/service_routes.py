@@ -20,7 +20,6 @@ from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import Key
-from lukasa.errors import InvalidInput
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import (
     MAX_ITEMS,
@@ -99,13 +98,11 @@ class ServiceRoutes:
         status: int = 200,
         omit: str = "",
         rename: Mapping[str, str] | None = None,
-        more: str = "",
     ) -> None:
         """Add a route that calls a method.
 
         ``answer`` names the field of the answer that holds a list or a number. ``omit`` lists parameters that the route
-        does not take. ``rename`` gives a parameter another name in the request, so that it is taken in any case. ``more`` names the field of the body for
-        the keyword arguments that the method takes beyond its parameters.
+        does not take. ``rename`` gives a parameter another name in the request, so that it is taken in any case.
         """
         hints = get_type_hints(method)
         returned = hints.get("return")
@@ -133,26 +130,18 @@ class ServiceRoutes:
                 parameters.append(_parameter(new, Annotated[kind, Query()], parameter.default))
             else:
                 body_fields[new] = (kind, ... if parameter.default is parameter.empty else _plain(parameter.default))
-        if more:
-            body_fields[more] = (JsonObject, {})
         name = f"{method.__qualname__.replace('.', ' ').replace('_', ' ').title().replace(' ', '')}Request"
         body = create_model(name, __base__=RequestModel, **body_fields) if body_fields else None
         if body is not None:
             body.__doc__ = f"What {verb} {self.router.prefix}{path} takes."
             parameters.append(_parameter("body", body))
         memory_type = CallerMemory if verb == "GET" else WritingMemory
-        refused_names = {*hidden, *arguments}
 
         def call(memory: Memory, body: BaseModel | None = None, expected: int | None = None, **given: Any) -> Any:
             values = (
                 given if body is None else {**given, **{field: getattr(body, field) for field in body.model_fields_set}}
             )
             keywords = {old: values[new] for old, new in arguments.items() if new in values}
-            if more:
-                extra = values.get(more, {})
-                if taken := refused_names & set(extra):
-                    raise InvalidInput(f"{more} cannot have a field named {min(taken)!r}.")
-                keywords |= extra
             if expected is not None:
                 keywords["expected"] = expected
             result = getattr(self._find_service(memory), method.__name__)(**keywords)
@@ -179,6 +168,7 @@ def to_request_type(hint: Any) -> Any:
     """Return the type of a request's field for a type of the library."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
+        parts = tuple(part for part in parts if part is not str or datetime not in parts)  # a text is that of a time
         plain = [part for part in parts if not inspect.isclass(part) or part in _TYPES or get_origin(part)]
         return reduce(or_, (to_request_type(part) for part in plain if part is not Key or str not in plain))
     if origin is Literal:

@@ -241,6 +241,9 @@ class PostgresEngine:
             write_log(read_log(reader), file, reader.damaged)
             return reader.damaged
 
+    def __repr__(self) -> str:
+        return mask_password(self.url)
+
     def describe(self) -> Mapping[str, Any]:
         def work(database: Database) -> dict[str, Any]:
             (version, durable, role, extension, read_only) = fetch_single_row(database.execute(SQL["server_facts"]))

@@ -53,7 +53,7 @@ from lukasa.storage.engines import EngineOptions, register_for_fork
 from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.files import open_output_file
 from lukasa.storage.integrity import describe_loss, find_damaged
-from lukasa.storage.location import StoreLocation
+from lukasa.storage.location import IN_MEMORY, StoreLocation
 from lukasa.storage.log_file import read_log, write_log
 from lukasa.storage.sqlite import append, maintenance, store_file
 from lukasa.storage.sqlite.append import SqlitePendingBatch
@@ -487,6 +487,9 @@ class SqliteEngine:
             with self.snapshot(FULL_REACH) as reader, open_output_file(target) as file:
                 write_log(read_log(reader), file, reader.damaged)
                 return reader.damaged
+
+    def __repr__(self) -> str:
+        return IN_MEMORY if self.path is None else str(self.path)
 
     def describe(self) -> Mapping[str, Any]:
         with _TRANSLATED_ERRORS, self._borrow_connection() as database:

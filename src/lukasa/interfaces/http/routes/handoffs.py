@@ -8,7 +8,7 @@ from lukasa.interfaces.http.service_routes import ServiceRoutes
 routes = ServiceRoutes("/v1/handoffs", lambda memory: memory.handoffs)
 routes.add("GET", "", Handoffs.inbox, answer="handoffs")
 routes.add("GET", "/sent", Handoffs.sent, answer="handoffs")
-routes.add("POST", "", Handoffs.create, status=201, more="fields")
+routes.add("POST", "", Handoffs.create, status=201)
 routes.add("GET", "/{id}", Handoffs.get)
 routes.add("POST", "/{id}/read", Handoffs.read)
 routes.add("POST", "/{id}/accept", Handoffs.accept, omit="agent")

@@ -1,0 +1,14 @@
+"""What all services have in common: each works on the journal of one caller, and says so."""
+
+from __future__ import annotations
+
+from lukasa.journal.journal import Journal
+
+
+class CallerService:
+    """A service of a memory for one caller."""
+
+    _journal: Journal
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._journal}>"

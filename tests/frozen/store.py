@@ -275,7 +275,7 @@ def gather_experience(memory: Any, clock: Clock) -> None:
             errors=[{"type": "Timeout", "message": "Login took 30 seconds", "resolution": ""}],
             artifacts=["report.md"],
             git_commit="abc1234",
-            mood="tense",
+            extra={"mood": "tense"},
         )
     ).record
     kept(memory.episodes.record("Tidy the backlog", agent="pm-001", timestamp="2025-01-05T08:00:00Z"))

@@ -11,8 +11,9 @@ from lukasa.core.record import Record, copy_record, parse_entry
 from lukasa.core.text_cache import BoundedCache
 from lukasa.errors import StoreDamaged
 
-_MAX_CHARACTERS = 1_000_000
+_MAX_BYTES = 1_000_000
 _MAX_ENTRY = 20_000
+_ENTRY_BYTES = 200  # of an entry in memory, besides its characters
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 KnownEntry = tuple[bytes | str, bytes, Record | None, bytes | None]
@@ -20,14 +21,14 @@ KnownEntry = tuple[bytes | str, bytes, Record | None, bytes | None]
 
 
 class EntryCache(BoundedCache[int, KnownEntry]):
-    """Up to a million characters of entries that matched their digests, and their records.
+    """Up to a million bytes of entries that matched their digests, and their records.
 
     An entry that is read again is compared with the one that was checked, byte by byte, so that a byte altered in between
     is noticed like any other. From the third time on the record is copied, and at most its body is parsed.
     """
 
     def __init__(self) -> None:
-        super().__init__(_MAX_CHARACTERS)
+        super().__init__(_MAX_BYTES)
 
     def parse(self, row: Sequence[Any], *, keep: bool = True) -> Record:
         """Parse a row of position, entry and digest; raise ``StoreDamaged`` unless the entry matches the digest.
@@ -45,7 +46,7 @@ class EntryCache(BoundedCache[int, KnownEntry]):
                 record = parse_entry(entry, seq, digest)
                 if not _SCALARS.issuperset(map(type, record.body.values())):
                     body = canonical_json.encode(record.body)
-                self.keep(seq, (entry, digest, record, body), len(entry))
+                self.keep(seq, (entry, digest, record, body), _ENTRY_BYTES + len(entry))
             return copy_record(record, {**record.body} if body is None else canonical_json.parse(body))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreDamaged(
@@ -67,4 +68,4 @@ class EntryCache(BoundedCache[int, KnownEntry]):
         if sha256(entry.encode() if isinstance(entry, str) else entry).digest() != digest:
             raise ValueError("the entry does not match its digest")
         if keep and len(entry) <= _MAX_ENTRY:
-            self.keep(seq, (entry, digest, None, None), len(entry))
+            self.keep(seq, (entry, digest, None, None), _ENTRY_BYTES + len(entry))

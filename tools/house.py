@@ -120,6 +120,65 @@ def single_use_helpers(parsed: list[Module]) -> list[str]:
     return found
 
 
+_COMPILERS = frozenset({"compile", "sub", "subn", "match", "search", "split", "findall", "finditer", "fullmatch"})
+
+
+def _is_pattern_call(node: ast.AST) -> bool:
+    """Tell whether a call makes a regular expression: one of ``re``, or ``compile_on_use``."""
+    if not isinstance(node, ast.Call):
+        return False
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        return isinstance(function.value, ast.Name) and function.value.id == "re" and function.attr in _COMPILERS
+    return isinstance(function, ast.Name) and function.id == "compile_on_use"
+
+
+def regular_expressions(parsed: list[Module]) -> list[str]:
+    """List the places that make a regular expression, the modules with most of them first; a table of patterns is one place."""
+    found = {
+        module.name: [node.lineno for node in ast.walk(module.tree) if _is_pattern_call(node)]
+        for module in parsed
+        if module.name != "text/patterns.py"
+    }
+    return [
+        f"{name}:{line} ({len(lines)} in this module)"
+        for name, lines in sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+        for line in sorted(lines)
+    ]
+
+
+def token_formats() -> list[str]:
+    """List the patterns in data files: formats of keys and tokens, compiled in one place."""
+    lines = (PACKAGE / "pii" / "token_formats.txt").read_text("utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#") and line.split()[-1] != "-"]
+
+
+def word_definitions(parsed: list[Module]) -> list[str]:
+    """List the regular expressions that say what a word is: they begin with a class of letters, and all their matches are taken."""
+    found = []
+    for module in parsed:
+        nodes = list(ast.walk(module.tree))
+        searched = {
+            ast.unparse(node.value)
+            for node in nodes
+            if isinstance(node, ast.Attribute) and node.attr in ("findall", "finditer", "split")
+        }
+        for node in nodes:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if _is_pattern_call(call):
+                    is_used = name in searched
+                case ast.Call(func=ast.Attribute(attr="findall" | "finditer" | "split")) as call if _is_pattern_call(
+                    call
+                ):
+                    name, is_used = "in place", True
+                case _:
+                    continue
+            text = ast.unparse(call.args[0]).removeprefix("r").strip("'\"").replace("(?:", "").lstrip("([")
+            if is_used and text.startswith((r"\w", r"^\W", r"\W", r"^\\W", r"\\w", r"\\W", "a-z", "A-Za-z")):
+                found.append(f"{module.name}:{call.lineno} {name}")
+    return found
+
+
 def layers() -> list[str]:
     """Return the layers of the import contract, from the top down."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -172,6 +231,9 @@ def figures() -> Iterator[Figure]:
         ("reused class names", reused_class_names(parsed)),
         ("modules named -ing", gerund_modules(parsed)),
         ("layers", layers()),
+        ("regular expressions", regular_expressions(product)),
+        ("patterns in tables", tabled_patterns()),
+        ("definitions of a word", word_definitions(product)),
     ):
         yield Figure(name, len(listed), tuple(listed))
     walks = make_walks()

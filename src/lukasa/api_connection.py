@@ -7,7 +7,6 @@ that the caller says may be repeated.
 from __future__ import annotations
 
 import json
-import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -16,11 +15,12 @@ from urllib.parse import urlencode
 
 from lukasa import errors
 from lukasa.core.http_client import HttpClient, HttpResponse, NoAnswer
+from lukasa.core.names import to_snake_case
 from lukasa.storage.location import split_url
 
 _SAFE_METHODS = frozenset({"GET", "PUT", "DELETE"})
 _ERRORS = {
-    re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower(): value
+    to_snake_case(name): value
     for name, value in vars(errors).items()
     if isinstance(value, type) and issubclass(value, errors.LukasaError)
 }

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lukasa.core.canonical_json import SURROGATES
+from lukasa.core.names import find_number, is_plain_name
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.models.embedders import EMBEDDER_KEY_VARIABLE, EMBEDDER_VARIABLE
 from lukasa.storage.engines import ENGINES, find_engine_for_url
@@ -105,14 +105,15 @@ def locate_store(store: str | os.PathLike[str] | None) -> StoreLocation:
         return StoreLocation("memory")
     if (engine := find_engine_for_url(name)) is not None:
         return StoreLocation(engine, url=name)
-    scheme = re.match(r"(?!sqlite:)[A-Za-z][A-Za-z0-9+.-]*://", name)
-    if scheme is not None:
+    scheme, separator, _ = name.partition("://")
+    if separator and scheme != "sqlite" and scheme[:1].isalpha() and is_plain_name(scheme, "+.-", len(scheme)):
         known = ", ".join(f"{known}://" for entry in ENGINES.values() for known in entry.schemes)
         raise InvalidInput(
-            f"There is no store at a {scheme[0][:30]} URL.", hint=f"Known are: a path, sqlite:PATH, {known}, memory:."
+            f"There is no store at a {scheme[:27]}:// URL.", hint=f"Known are: a path, sqlite:PATH, {known}, memory:."
         )
     try:
-        path = Path(re.sub("^//+", "/", name.removeprefix("sqlite:"))).expanduser()
+        plain = name.removeprefix("sqlite:")
+        path = Path("/" + plain.lstrip("/") if plain.startswith("//") else plain).expanduser()
     except RuntimeError as error:
         raise InvalidInput(f"{name[:80]!r} names the folder of a user who is not known here.") from error
     if path.is_dir():
@@ -258,7 +259,11 @@ def recall_deadline() -> float | None:
     text = os.environ.get(RECALL_DEADLINE_VARIABLE, "")
     if not text:
         return None
-    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text) or not float(text):
+    whole, point, part = text.partition(".")
+    is_number = all(
+        find_number(digits, "", digits=range(1, 7)) is not None for digits in (whole, part) if digits or point
+    )
+    if not is_number or not float(text):
         raise InvalidInput(
             f"{RECALL_DEADLINE_VARIABLE} is {text!r:.40}, which is no number of seconds.",
             hint="Write 2.5, for instance.",

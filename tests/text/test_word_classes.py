@@ -50,9 +50,7 @@ def test_a_phrase_is_found_by_its_words():
     assert all(word_classes.PHRASES[place] for places in word_classes.TRIGGERS.values() for place in places)
 
 
-@pytest.mark.parametrize(
-    ("package", "name"), [("lukasa.context", "fact_words.txt"), ("lukasa.text", "statement_words.txt")]
-)
+@pytest.mark.parametrize(("package", "name"), [("lukasa.text", "lexicon.txt"), ("lukasa.text", "statement_words.txt")])
 def test_each_word_stands_once_in_its_list(package, name):
     lists = load_word_lists(package, name)
     written: dict[str, list[str]] = {}
@@ -66,7 +64,7 @@ def test_each_word_stands_once_in_its_list(package, name):
 
 
 def test_phrases_and_values_are_read():
-    lists = load_word_lists("lukasa.context", "fact_words.txt")
+    lists = load_word_lists("lukasa.text", "lexicon.txt")
     assert "allergic to" in lists["state_phrases"]
     assert lists["spellings"]["rn"] == ("right now",)
     assert lists["verbs"]["reports"] == ("to",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from lukasa.recall.recall import Recall
 
 _MAX_ID_LENGTH = 200
-_UNUSABLE_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MAX_LOOKBACK_TURNS = 20
 _TURN_BYTES = 1_000
 _DEFAULT_OLDER_TURNS = 12
@@ -755,7 +754,7 @@ class Conversations(CallerService):
         """Check the id of a conversation and return its keys, queries and drafts."""
         if conversation_id.__class__ is not str or not 0 < len(conversation_id) <= _MAX_ID_LENGTH:
             raise InvalidInput(f"A conversation's id is text of 1 to {_MAX_ID_LENGTH} characters.")
-        if _UNUSABLE_CHARACTER.search(conversation_id):
+        if any(unicodedata.category(character) in ("Cc", "Cs") for character in conversation_id):
             raise InvalidInput("A conversation's id holds a control character or half a character.")
         return ConversationRecords(conversation_id, self.scope)
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
 
-from lukasa.context.fact_rules import QUOTATION_PLACEHOLDER, find_facts
+from lukasa.context.fact_rules import find_facts
 from lukasa.context.state import Fact, Turn
 from lukasa.core.text_cache import cache_texts
+from lukasa.text.analysis import QUOTATION_PLACEHOLDER
 from lukasa.text.dates import write_calendar_dates
 from lukasa.text.sentences import split_sentences
 from lukasa.text.terms import normalise_text

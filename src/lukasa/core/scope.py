@@ -5,10 +5,10 @@ An agent's name is also the name of its scope and the author of its records, so 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from lukasa.core.names import LOWER, is_plain_name
 from lukasa.core.text_cache import cache_texts
 from lukasa.errors import InvalidInput
 
@@ -25,15 +25,20 @@ POSING_NAMES = frozenset(
 """Names that claim a role: a line of a prompt that says "by operator" would be taken for the operator's word."""
 PROJECT_PREFIX = "project:"
 """How the scope of a project begins. A caller that may write one writes there unless it names another scope."""
-_AGENT_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._:@/+#-]| (?=[a-z0-9])){0,199}")
 
 _MAX_NAME_LENGTH = 200
-_NAME_MARKS = re.compile("[._:@/+#-]+")
+_MARKS_AS_SPACES = str.maketrans(dict.fromkeys("._:@/+#-", " "))
+
+
+def _is_agent_name(name: str) -> bool:
+    """Tell whether a name has only small letters, digits and marks, and single blanks before letters and digits."""
+    is_plain = is_plain_name(name, "._:@/+#- ", _MAX_NAME_LENGTH, letters=LOWER)
+    return is_plain and all(part[:1] in LOWER for part in name.split(" "))
 
 
 def check_agent_name(name: str) -> None:
     """Raise ``InvalidInput`` for a name that no agent may have: a reserved one, or one that looks like another."""
-    if name.__class__ is not str or not _AGENT_NAME.fullmatch(name):
+    if name.__class__ is not str or not _is_agent_name(name):
         raise InvalidInput(
             f"{name!r:.80} is not the name of an agent: another could look the same.",
             hint="Use small letters from a to z, digits, single spaces and . _ : @ / + # - after the first character.",
@@ -56,7 +61,7 @@ def _poses(name: str) -> bool:
 
 def _plain_name(name: str) -> str:
     """Return a name in small letters without an article and marks between its words."""
-    return " ".join(_NAME_MARKS.sub(" ", name.lower()).split()).removeprefix("the ")
+    return " ".join(name.lower().translate(_MARKS_AS_SPACES).split()).removeprefix("the ")
 
 
 def may_set_rule(author: str, scope: str) -> bool:

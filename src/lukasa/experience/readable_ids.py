@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator
 
+from lukasa.core.names import find_number
 from lukasa.core.record import Key, Record
 from lukasa.core.scope import SHARED, SYSTEM
 from lukasa.storage.engine import Query, Reader
@@ -22,8 +22,7 @@ def free_ids(reader: Reader, kind: str, prefix: str, scope: str, *, labels: tupl
     newest = reader.read(
         Query(kinds=(kind,), labels=labels, every_version=True, newest_first=True, limit=_NEWEST_CHECKED)
     )
-    numbered = re.compile(re.escape(prefix) + "([0-9]{1,9})")
-    last = max((int(match[1]) for record in newest if (match := numbered.fullmatch(record.id))), default=0)
+    last = max((find_number(record.id, prefix) or 0 for record in newest), default=0)
     for number in itertools.count(last + 1):
         id = f"{prefix}{number:03d}"
         if not reader.history(Key(scope, kind, id)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from lukasa.core.argument_types import check_arguments
 from lukasa.core.body_fields import count_field, list_field, text_field
 from lukasa.core.canonical_json import SURROGATES
 from lukasa.core.clock import Clock, to_iso
+from lukasa.core.names import is_device_name, is_plain_name, make_slug
 from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import Draft, Key, Link, Record, draft_from
 from lukasa.core.scope import SHARED
@@ -25,9 +25,6 @@ from lukasa.storage.files import open_output_file
 
 SKILL = "skill"
 _SYNC_KIND = "skill_sync"
-_NON_SLUG_CHARS = re.compile(r"[^a-z0-9]+")
-_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_RESERVED_NAME = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,15 +249,15 @@ def keyword_stems(text: str, max_length: int = 10_000) -> set[str]:
 
 def slugify(title: str) -> str:
     """Make an id from a title: ``API Endpoint Implementation`` becomes ``api-endpoint-implementation``."""
-    plain = _NON_SLUG_CHARS.sub("-", title.lower()).strip("-")[:80].strip("-")
+    plain = make_slug(title.lower())[:80].strip("-")
     return plain or "skill-" + _digest(title)[:12]
 
 
 def file_stem(id: str) -> str:
     """Return a file name without suffix that is safe on every system and unique to this id."""
-    if _FILE_NAME.fullmatch(id) and not _RESERVED_NAME.fullmatch(id) and not id.endswith("."):
+    if is_plain_name(id, "._-", 100) and not is_device_name(id) and not id.endswith("."):
         return id
-    return f"{_NON_SLUG_CHARS.sub('-', id.lower()).strip('-')[:40] or 'id'}-{_digest(id)[:12]}"
+    return f"{make_slug(id.lower())[:40] or 'id'}-{_digest(id)[:12]}"
 
 
 def _read_files(folder: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lukasa.core.names import is_plain_name
 from lukasa.core.record import Draft, Key, Record
 from lukasa.errors import MissingExtra
 from lukasa.integrations import FILE_OPERATION, NOTE_FILE
@@ -36,7 +36,6 @@ except ImportError as error:
         "The Pydantic AI harness is not installed.", hint="Run: pip install 'lukasa[pydantic-ai-harness]'"
     ) from error
 
-_SEGMENT = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 _MAX_METADATA = 4_096
 
 
@@ -202,7 +201,10 @@ def _read_receipt(record: Record | None, operation: MemoryOperation) -> MemoryMu
 
 def _check_path(path: str) -> None:
     """Refuse a path that the stores of the harness refuse."""
-    if not all(_SEGMENT.fullmatch(part) and ".." not in part and part != "." for part in path.split("/")):
+    if not all(
+        is_plain_name(part, "_.-", 200, first_marks="_.-") and ".." not in part and part != "."
+        for part in path.split("/")
+    ):
         raise ValueError(f"invalid memory path: {path!r}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +99,7 @@ def embedder_check(used: str, best: str) -> DoctorCheck:
 
 def sqlite_check(version: str) -> DoctorCheck:
     """Check that this version of SQLite cannot damage a store by itself."""
-    if tuple(int(part) for part in re.findall(r"\d+", version)) >= _WAL_RESET_FIXED_VERSION:
+    if tuple(int(part) for part in version.split(".") if part.isdecimal()) >= _WAL_RESET_FIXED_VERSION:
         return DoctorCheck("SQLite", "fine", f"{version}, without the WAL-reset bug")
     return DoctorCheck("SQLite", "wrong", f"{version} has the WAL-reset bug, which can damage a store; upgrade apsw")
 

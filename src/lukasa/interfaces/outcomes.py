@@ -7,13 +7,13 @@ its row together with the message.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Literal
 
 from lukasa import errors
+from lukasa.core.names import to_snake_case
 from lukasa.core.outcome import Accepted, Conflict, Refused
 from lukasa.errors import NotAccepted
 
@@ -256,4 +256,4 @@ def request_error(code: str, message: str) -> OutcomeInfo:
 
 def error_code(error: BaseException) -> str:
     """Return the stable code of an error: the name of its class in snake case."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
+    return to_snake_case(type(error).__name__)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol, TypeVar
 
 from lukasa.core import canonical_json
+from lukasa.core.names import LOWER, is_plain_name
 from lukasa.core.outcome import Refused
 from lukasa.errors import InvalidInput, StoreBusy, StoreFull, StoreUnavailable
 from lukasa.journal import Journal
@@ -43,7 +43,7 @@ TRANSIENT_ERRORS = (StoreBusy, StoreFull, StoreUnavailable)
 
 WORKER_DIED = "Its worker died or gave no sign of life."
 
-_TASK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,39}")  # names of PostgreSQL channels leave 40 characters for ours
+_MAX_TASK_NAME = 40  # names of PostgreSQL channels leave 40 characters for ours
 
 TaskFunction = Callable[..., object]
 F = TypeVar("F", bound=TaskFunction)
@@ -81,7 +81,7 @@ class TaskRegistry(dict[str, Task]):
 
     def add(self, task: Task) -> None:
         """Register a task. Two functions under one name are refused; the same function twice is fine."""
-        if not _TASK_NAME.fullmatch(task.name):
+        if not is_plain_name(task.name, "_.-", _MAX_TASK_NAME, letters=LOWER) or task.name[0].isdecimal():
             raise InvalidInput(
                 f"{task.name[:60]!r} cannot be the name of a job.",
                 hint="Use up to 40 small letters, digits, dots, hyphens and underscores, with a letter first.",

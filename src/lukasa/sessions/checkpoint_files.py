@@ -11,7 +11,6 @@ durable; these lines are a second copy for the case that the log is lost.
 from __future__ import annotations
 
 import hashlib
-import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from typing import Any
 
 from lukasa.core import canonical_json
 from lukasa.core.clock import from_iso, to_iso
+from lukasa.core.names import LOWER, find_number, is_plain_name, make_slug
 from lukasa.core.scope import SHARED
 from lukasa.errors import FileMissing, FormatError, InvalidInput, LukasaError
 from lukasa.sessions.holder import is_holder_alive
@@ -37,11 +37,8 @@ from lukasa.storage.files import FileInfo, FileStore, read_whole, temporary_fold
 from lukasa.text.terms import whole_words_pattern
 
 CHECKPOINT_FORMAT = "lukasa-checkpoint"
-_CHECKPOINT_NAME = re.compile(r"checkpoint_(\d{3,9})\.json(\.gz)?")
-_NUMBERED_NAME = re.compile(r"(?:checkpoint|deltas)_(\d{3,9})\..*", re.DOTALL)
-_DELTAS_NAME = re.compile(r"deltas_(\d{3,9})\.jsonl")
-_HOLDER_NAME = re.compile(r"holder_[0-9a-f]{1,32}\.json")
-_PLAIN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+_DIGITS = range(3, 10)
+_HEX_DIGITS = frozenset("0123456789abcdef")
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _MAX_BACKUP_FILE_BYTES = 1 << 30
@@ -129,9 +126,10 @@ def session_folder(session: str, scope: str = SHARED) -> str:
 
     Two scopes may each have a session of the same id; their files never meet.
     """
-    if _PLAIN_ID.fullmatch(session) and not session.endswith(".") and scope == SHARED:
+    is_plain = is_plain_name(session, "._-", 100, letters=LOWER)
+    if is_plain and not session.endswith(".") and scope == SHARED:
         return f"sessions/{session}"
-    slug = re.sub(r"[^a-z0-9]+", "-", session.lower()[:200]).strip("-")[:40]
+    slug = make_slug(session.lower()[:200])[:40]
     return f"sessions/{slug or 'session'}~{short_hash(scope, session)}"
 
 
@@ -219,6 +217,26 @@ def plan_retention(
     return old, compressed[retention.compressed :]
 
 
+def _checkpoint_number(name: str) -> int | None:
+    return find_number(name, "checkpoint_", ".json", ".json.gz", digits=_DIGITS)
+
+
+def _deltas_number(name: str) -> int | None:
+    return find_number(name, "deltas_", ".jsonl", digits=_DIGITS)
+
+
+def _any_number(name: str) -> int | None:
+    """Return the number in the name of a file of checkpoints or changes, whatever follows the number."""
+    stem, dot, _ = name.partition(".")
+    known = (find_number(stem, prefix, digits=_DIGITS) for prefix in ("checkpoint_", "deltas_"))
+    return next((number for number in known if dot and number is not None), None)
+
+
+def _is_holder_file(file: FileInfo) -> bool:
+    token = _file_name(file).removeprefix("holder_").removesuffix(".json")
+    return _file_name(file) == f"holder_{token}.json" and is_plain_name(token, "", 32, letters=_HEX_DIGITS)
+
+
 class CheckpointFiles:
     """Files of one session."""
 
@@ -231,18 +249,15 @@ class CheckpointFiles:
     def list_checkpoints(self) -> list[CheckpointFileInfo]:
         """Return the checkpoint files, highest number first; of one number the plain file first."""
         found = [
-            CheckpointFileInfo(int(match[1]), file.name, file.size, file.modified, match[2] is not None)
-            for file, match in self._match_files(_CHECKPOINT_NAME)
+            CheckpointFileInfo(number, file.name, file.size, file.modified, file.name.endswith(".gz"))
+            for file in self.list_files()
+            if (number := _checkpoint_number(_file_name(file))) is not None
         ]
         return sorted(found, key=lambda entry: (-entry.number, entry.compressed))
 
     def highest_number(self) -> int:
         """Return the highest number of any checkpoint here, damaged ones included; 0 when there is none."""
-        return max((int(match[1]) for _, match in self._match_files(_NUMBERED_NAME)), default=0)
-
-    def _match_files(self, pattern: re.Pattern[str]) -> list[tuple[FileInfo, re.Match[str]]]:
-        matches = ((file, pattern.fullmatch(_file_name(file))) for file in self.list_files())
-        return [(file, match) for file, match in matches if match]
+        return max((_any_number(_file_name(file)) or 0 for file in self.list_files()), default=0)
 
     def save(self, checkpoint: Checkpoint) -> str:
         """Write a checkpoint; return the name of its file."""
@@ -359,12 +374,12 @@ class CheckpointFiles:
         """Return whether these files may have a checkpoint or a change beyond those numbers; only last lines are read."""
         for file in file_list:
             base = _file_name(file)
-            numbered = _NUMBERED_NAME.fullmatch(base)
+            numbered = _any_number(base)
             if numbered is None:
                 continue
-            if int(numbered[1]) > number:
+            if numbered > number:
                 return True
-            if _DELTAS_NAME.fullmatch(base):
+            if _deltas_number(base) is not None:
                 try:
                     lines = read_whole(self._blobs, file.name).rsplit(b"\n", _LAST_LINES)[-_LAST_LINES:]
                     found = [canonical_json.parse(line.partition(b" ")[2]).get("n", 0) for line in lines if line]
@@ -379,7 +394,8 @@ class CheckpointFiles:
         return self._blobs.list_files(self.path)
 
     def _delta_files(self) -> list[tuple[int, str]]:
-        return sorted((int(match[1]), file.name) for file, match in self._match_files(_DELTAS_NAME))
+        numbered = ((_deltas_number(_file_name(file)), file.name) for file in self.list_files())
+        return sorted((number, name) for number, name in numbered if number is not None)
 
     def add_holder(self, holder: Mapping[str, Any]) -> None:
         """Write the file of a process that opens the session, and delete the files of processes that have ended."""
@@ -401,7 +417,7 @@ class CheckpointFiles:
 
     def _read_holders(self) -> list[tuple[str, Any]]:
         found: list[tuple[str, Any]] = []
-        for file, _ in self._match_files(_HOLDER_NAME):
+        for file in filter(_is_holder_file, self.list_files()):
             try:
                 holder = canonical_json.parse(read_whole(self._blobs, file.name, max_bytes=_MAX_HOLDER_BYTES))
             except (LukasaError, OSError, ValueError):
@@ -468,7 +484,7 @@ def find_mentions(blobs: FileStore, words: str, exact: bool = False) -> list[str
     """Return the names of the files in session folders that the words name, or that contain them as whole words."""
     fold = str if exact else str.casefold
     patterns = [whole_words_pattern(fold(form)) for form in {words, canonical_json.encode(words).decode()[1:-1]}]
-    slug = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+    slug = make_slug(words.lower())
     folders = [whole_words_pattern(words.lower()), *([whole_words_pattern(slug)] if slug else [])]
     found = []
     for folder in blobs.list_folders("sessions"):

@@ -6,7 +6,6 @@ present. ``active_predictions``, ``signal_history`` and ``peer_agents`` are list
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from lukasa.core.canonical_json import find_json_fault
 from lukasa.core.choices import PREDICTION_STATUSES
 from lukasa.core.clock import from_iso, to_iso
+from lukasa.core.names import is_plain_name
 from lukasa.errors import InvalidInput, StoreNewer
 
 SessionState = dict[str, Any]
@@ -179,7 +179,13 @@ def _check_name(value: Any) -> str | None:
 
 
 def _check_version(value: Any) -> str | None:
-    is_version = isinstance(value, str) and re.fullmatch(r"\d+\.\d+\.\d+([-+][\w.+-]+)?", value)
+    numbers = value.replace("+", "-").partition("-")[0].split(".") if isinstance(value, str) else []
+    is_version = (
+        len(numbers) == 3
+        and all(map(str.isdecimal, numbers))
+        and value[-1] not in "+-"
+        and is_plain_name(value, "._+-", len(value))
+    )
     return None if is_version else "must be a version such as 1.0.0"
 
 

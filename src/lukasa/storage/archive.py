@@ -11,7 +11,6 @@ that does not guarantee this is detected before anything is written.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -21,6 +20,7 @@ from typing import Any
 
 from lukasa.core import canonical_json
 from lukasa.core.clock import Clock, IdMaker, from_iso, to_iso
+from lukasa.core.names import find_number
 from lukasa.errors import FileMissing, FileTaken, FormatError, InvalidInput, LukasaError, StoreNewer, StoreUnavailable
 from lukasa.storage.encryption import decrypt, encrypt
 from lukasa.storage.files import CHUNK_SIZE, FileStore, check_name, read_whole, temporary_folder
@@ -29,7 +29,6 @@ from lukasa.storage.tar import ArchivedFile, pack, unpack
 
 FORMAT, SCHEMA = "lukasa-backup", 1
 DEFAULT_KEEP = 12
-_MANIFEST_NAME = re.compile(r"(?:.*/)?manifest-(\d{6,12})\.json")
 _MAX_MANIFEST_BYTES = 64_000_000
 _ABANDONED_AFTER = timedelta(days=1)
 
@@ -212,8 +211,9 @@ def list_archive_names(store: FileStore) -> list[str]:
 
 
 def _manifest_numbers(store: FileStore, name: str) -> list[int]:
-    matches = (_MANIFEST_NAME.fullmatch(file.name) for file in store.list_files(name))
-    return sorted(int(match[1]) for match in matches if match)
+    names = (file.name.rpartition("/")[2] for file in store.list_files(name))
+    numbers = (find_number(each, "manifest-", ".json", digits=range(6, 13)) for each in names)
+    return sorted(number for number in numbers if number is not None)
 
 
 def _read_chunks(path: Path, secret: str, digest: Any) -> Iterator[bytes]:

@@ -24,10 +24,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from lukasa.core.names import is_plain_name
 from lukasa.core.text_cache import cache_texts
 from lukasa.errors import FormatError, InvalidInput
 
-_NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,199}")
 _TAKEN_HINT = "Name another file; a command that can replace it has the option --force."
 _LOCK_NAME = "lock"
 CHUNK_SIZE = 1 << 20
@@ -88,7 +88,7 @@ def read_whole(store: FileStore, name: str, *, max_bytes: int | None = None) -> 
 @cache_texts(1_000)
 def check_name(name: str) -> str:
     """Return the name if every part of it is plain."""
-    if not name or not all(_NAME_PART.fullmatch(part) and not part.endswith(".") for part in name.split("/")):
+    if not name or not all(is_plain_name(part, "._~-", 200) and not part.endswith(".") for part in name.split("/")):
         raise InvalidInput(f"{name[:80]!r} cannot be the name of a file here.")
     return name
 

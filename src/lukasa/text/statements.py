@@ -17,10 +17,11 @@ from operator import eq
 from typing import NamedTuple
 
 from lukasa.core.text_cache import cache_texts
+from lukasa.text.analysis import contains_phrase, leave_out_phrases
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import STOP_WORDS
-from lukasa.text.terms import fold_text, stem_word
+from lukasa.text.terms import find_words, fold_text, stem_word
 from lukasa.text.word_lists import load_word_lists
 
 _MAX_CHARACTERS = 1_200
@@ -116,8 +117,11 @@ _CHANGE_WORDS, _NOW_WORDS, _REPLACING_VERBS, _GENERIC_WORDS, _WORK_WORDS, _SELF_
 _GROUP_WORDS, _UNRESOLVED, _INDEFINITE, _ROLE_WORDS, _ADDITIVE_VERBS, _LASTING_WORDS = _read_lists(
     "group", "unresolved", "indefinite", "role", "additive_verbs", "lasting"
 )
-_PASSIVE_WORDS, _ENDING_WORDS, _NEGATION_WORDS, _TRAILING_HINTS, _FROM_HINTS, _ADVERB_HINTS = _read_lists(
-    "passive", "ending", "negation", "trailing_hints", "from_hints", "adverb_hints"
+_PASSIVE_WORDS, _ENDING_WORDS, _NEGATION_WORDS, _TRAILING_HINTS, _FROM_HINTS, _TIME_ADVERBS = _read_lists(
+    "passive", "ending", "negation", "trailing_hints", "from_hints", "time_adverbs"
+)
+_DOUBT_PHRASES, _NEGATION_PHRASES, _ADDING_PHRASES, _PAST_PHRASES = _read_lists(
+    "doubt_phrases", "negation_phrases", "adding_phrases", "past_phrases"
 )
 _DOUBT_WORDS, _REPLACED_BEFORE, _DETERMINERS, _TO_WORDS, _AUXILIARIES, _ADDING_HINTS = _read_lists(
     "doubt", "replaced_before", "determiners", "to", "auxiliaries", "adding_hints"
@@ -130,15 +134,6 @@ _FUNCTION_WORDS = STOP_WORDS | frozenset(_LISTS["function"])
 _WEEKDAYS, _MONTHS, _NUMBER_WORDS, _CLOCK_WORDS = map(_read_values, ("weekdays", "months", "numbers", "clock"))
 _UNITS, _NAME_MARKERS, _ROLE_STEMS = map(_read_values, ("units", "name_markers", "role_stems"))
 _STATES = {word: (group, pole) for word, (group, pole) in _LISTS["states"].items()}
-_NO_STATEMENT = compile_on_use(
-    r"\b(?:if|unless|whether|maybe|perhaps|possibly|might|may (?:be|move|change|switch|have)|could|would|should|wish\w*|hop(?:e|es|ing)|"
-    r"propos\w+|suggest\w*|consider\w*|think(?:s|ing)? (?:about|of)|discuss\w*|wants? to|would like|plans? to|planning to|asked|asks|"
-    r"wonder\w*|in case|for example|e\.g\.|imagine|suppose|rumou?r\w*|falls|wenn|ob|vielleicht|eventuell|womöglich|könnte\w*|"
-    r"sollte\w*|würde\w*|möchte\w*|überleg\w+|vorgeschlagen|schlägt|schlug|wünsch\w+|hofft|plant|planen|fragt\w*|angenommen|"
-    r"(?:only )?(?:for )?(?:this|next) (?:week|month|year|time|once|sprint)(?:'s)?(?: only)?|just for|only for|only today|for today|temporarily|"
-    r"exceptionally|tomorrow|tonight|ausnahmsweise|einmalig|diese woche|nächste woche|vorübergehend|morgen|heute abend|nur heute)\b",
-    re.IGNORECASE,
-)
 _FROM_THEN = compile_on_use(
     r",?\s*\b(?:starting|effective|beginning|as of|since|from|ab|seit)\b(?: from| on| dem| der| den| the)?"
     r"(?: (?:next|last|this|now|nächste[rnm]?|letzte[rnm]?|diese[rnm]?|sofort|heute|today|yesterday|week|month|year|woche|monat|jahr|"
@@ -147,37 +142,15 @@ _FROM_THEN = compile_on_use(
     + r"|(?:19|20)\d\d\b|\d{1,2}\b(?:st|nd|rd|th|\.)?))+(?: on\b| onwards?\b| an\b)?(?! to\b| auf\b| nach\b| →| ->)",
     re.IGNORECASE,
 )
-_TIME_ADVERB = compile_on_use(
-    r",?\s*\b(?:last|past) (?:week|month|year|night|spring|summer|autumn|winter|"
-    + "|".join(_WEEKDAYS)
-    + r")\b|\b(?:yesterday|recently|earlier|this morning|gestern|kürzlich|vor kurzem|letzte[nsmr]? (?:woche|monat|jahr))\b",
-    re.IGNORECASE,
-)
-_PAST = compile_on_use(
-    r"\b(?:used to|previously|formerly|back then|originally|at first|in the past|last year|until (?:last|recently)|früher|damals|"
-    r"ursprünglich|letztes jahr|zuvor|ehemals|was|were|war|waren)\b",
-    re.IGNORECASE,
-)
-_ENDS = compile_on_use(
-    r"\b(?:no longer|not?\b.{1,40}\b(?:any ?more|any longer)|n['’]t\b.{1,40}\b(?:any ?more|any longer)|stopped|quit|gave up|nicht mehr|"
-    r"keine?n? .{0,30}mehr|aufgehört|ceased)\b",
-    re.IGNORECASE,
-)
+_HABIT_SUBJECTS = frozenset({"we", "i", "they", "you", "wir", "ich"})
+_HABIT_WORDS = frozenset({"every", "each", "always", "jeden", "jede", "immer"}) | {
+    word for word in _WEEKDAYS if word.endswith("s")
+}
+_QUARTERS = frozenset({"q1", "q2", "q3", "q4"})
 _MAY = frozenset({"may", "mai"})
 _HALVES = frozenset({"am", "pm", "uhr", "o'clock"})
-_DIGIT = compile_on_use(r"\d")
 _NO_WORDS: frozenset[str] = frozenset()
 _FORMER_MARKS = frozenset({"from", "von", "vom", "of", "statt", "anstatt"})
-_FOUND_WORD = compile_on_use(r"[^\W_]+(?:['’][^\W_]+)*")
-_NEGATION = compile_on_use(
-    r"\b(?:not|never|no longer|(?:has|have|is|are) no|cannot|nicht|kein|keine|keinen|nie|niemals)\b|n['’]t\b",
-    re.IGNORECASE,
-)
-_ADDS = compile_on_use(
-    r"\b(?:also|too|as well|additional(?:ly)?|another|in addition|both|besides|second|extra|likewise|auch|zusätzlich|weitere[rnms]?|"
-    r"außerdem|ebenfalls|sowohl)\b",
-    re.IGNORECASE,
-)
 _LEADING_CLAUSE = compile_on_use(
     r"^(?:after|since|as of|from|starting|due to|because of|because|following|in|on|by|until|for|when|nach|seit|ab|wegen|aufgrund|update|"
     r"correction|fyi|heads[- ]up|note|news|by the way|ok|okay|hey|hi|so|well|also|actually|oh|yes|yeah|right|quick update)\b[^,:]{0,60}[,:]\s+",
@@ -194,10 +167,6 @@ _CLOCK = compile_on_use(r"(\d{1,2})[:.](\d\d)(am|pm)?$|(\d{1,2})(am|pm)$", re.IG
 _ORDINAL_DAY = compile_on_use(r"\b(\d{1,2})\. (?=(?:Jan|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w*\b)")
 _NUMBER = compile_on_use(r"[€$£]?(v?\d[\d.,]*?)(k|m|st|nd|rd|th|%|gb|mb|kb|ms|s|kg|mg|h|min)?$", re.IGNORECASE)
 _ISO_DATE = compile_on_use(r"(\d{4})-(\d\d)-(\d\d)$")
-_DOTTED_DATE = compile_on_use(r"(\d{1,2})[./](\d{1,2})[./](\d{2,4})?$")
-_HABIT = compile_on_use(
-    r"(?i)(?:we|i|they|you|wir|ich) [a-zäöüß]+\b.*\b(?:[a-z]{3,6}days|every|each|always|jeden|jede|immer|[a-z]+tags)\b"
-)
 
 
 @cache_texts(1 << 12, 16_000_000, per_character=30)
@@ -346,8 +315,8 @@ def _parse_sentence(sentence: str, speaker: str) -> Statement | None:
     """
     if sentence.rstrip("\"'”’)").endswith("?") or sentence.count(" ") > 2 * _MAX_WORDS:
         return None
-    found = frozenset(_FOUND_WORD.findall(fold_text(sentence).replace("’", "'")))
-    if not found.isdisjoint(_DOUBT_WORDS) and _NO_STATEMENT.search(sentence):
+    found = frozenset(find_words(fold_text(sentence).replace("’", "'")))
+    if not found.isdisjoint(_DOUBT_WORDS) or contains_phrase(sentence.lower(), _DOUBT_PHRASES):
         return None
     main, starts_now = sentence, False
     if "," in sentence or ":" in sentence:
@@ -364,8 +333,7 @@ def _parse_sentence(sentence: str, speaker: str) -> Statement | None:
         without_start = _FROM_THEN.sub("", main)
         starts_now = starts_now or without_start != main
         main = without_start
-    if not found.isdisjoint(_ADVERB_HINTS):
-        main = _TIME_ADVERB.sub("", main)
+    main = leave_out_phrases(main, _TIME_ADVERBS)
     tokens = _TOKEN.findall(main.rstrip(" .!…"))
     if not 2 <= len(tokens) <= _MAX_WORDS:
         return None
@@ -379,7 +347,7 @@ class _Parser:
         self.tokens = tokens
         self.found = found
         joined = " ".join(tokens)
-        self.has_digit = _DIGIT.search(joined) is not None
+        self.has_digit = any(map(str.isdigit, joined))
         if joined.isascii():
             self.joined = joined.lower()
             self.lower = self.joined.split(" ")
@@ -402,9 +370,9 @@ class _Parser:
             self._find_numbers()
         if len(self.values) > 1:
             self._join_ranges()
-        may_negate = "n't" in main or "n’t" in main or not self.found.isdisjoint(_NEGATION_WORDS)
-        negated = may_negate and bool(_NEGATION.search(main))
-        ends = not self.found.isdisjoint(_ENDING_WORDS) and bool(_ENDS.search(sentence))
+        negated = "n't" in main or "n’t" in main or not self.present.isdisjoint(_NEGATION_WORDS)
+        negated = negated or contains_phrase(main.lower(), _NEGATION_PHRASES)
+        ends = not self.found.isdisjoint(_ENDING_WORDS) or ("mehr" in self.found and negated)
         if not self.present.isdisjoint(_STATES):
             self._find_states(negated=negated)
         self._find_names()
@@ -473,9 +441,9 @@ class _Parser:
             says_now=starts_now or not self.present.isdisjoint(_NOW_WORDS),
             ends=ends,
             negated=negated,
-            adds=not self.found.isdisjoint(_ADDING_HINTS) and bool(_ADDS.search(main)),
-            past=not self.found.isdisjoint(_PAST_HINTS) and bool(_PAST.search(sentence)),
-            has_verb=not _LASTING_WORDS.isdisjoint(self.found) or bool(_HABIT.match(main)),
+            adds=not self.present.isdisjoint(_ADDING_HINTS) or contains_phrase(main.lower(), _ADDING_PHRASES),
+            past=not self.found.isdisjoint(_PAST_HINTS) or contains_phrase(sentence.lower(), _PAST_PHRASES),
+            has_verb=not _LASTING_WORDS.isdisjoint(self.found) or self._states_habit(),
             lasting=not self._is_past_event() and (changes or self.found.isdisjoint(_PASSIVE_WORDS)),
             indefinite=not self.present.isdisjoint(_INDEFINITE),
             group=not self.present.isdisjoint(_GROUP_WORDS),
@@ -491,13 +459,15 @@ class _Parser:
             head=head or 2,
         )
 
+    def _states_habit(self) -> bool:
+        """Return whether any verb after "we" or "I" is one of a habit: we deploy on Tuesdays."""
+        return self.lower[0] in _HABIT_SUBJECTS and not self.present.isdisjoint(_HABIT_WORDS)
+
     def _is_past_event(self) -> bool:
         """Return whether the sentence reports an event: "we met", "I have finished", "ich habe gekauft"."""
         if not self.found.isdisjoint(_PRESENT_WORDS):
             return False
-        if not self.found.isdisjoint(_PAST_VERBS) or (
-            not self.found.isdisjoint(_GERMAN_PERFECT) and _GERMAN_PARTICIPLE.match(self.lower[-1])
-        ):
+        if not self.found.isdisjoint(_PAST_VERBS) or not self.found.isdisjoint(_GERMAN_PERFECT):
             return True
         return "ed" in self.joined and any(
             len(word) > 4 and word.endswith("ed") and word not in _CHANGE_WORDS for word in self.lower
@@ -519,11 +489,14 @@ class _Parser:
                 self._add_month(index)
             elif match := _ISO_DATE.match(word):
                 self._add(index, index + 1, ValueType.DATE, f"{match[2]}-{match[3]}")
-            elif (match := _DOTTED_DATE.match(word)) and int(match[2]) <= 12:
-                self._add(index, index + 1, ValueType.DATE, f"{int(match[2]):02}-{int(match[1]):02}")
-            elif re.fullmatch(r"q[1-4]", word):
+            elif word in _QUARTERS:
                 self._add(index, index + 1, ValueType.QUARTER, word)
-            elif re.fullmatch(r"(?:19|20)\d\d", word) and (not following or following in _FUNCTION_WORDS):
+            elif (
+                len(word) == 4
+                and word.isdecimal()
+                and word[:2] in ("19", "20")
+                and (not following or following in _FUNCTION_WORDS)
+            ):
                 self._add(index, index + 1, ValueType.YEAR, word)
             elif word in _CLOCK_WORDS:
                 self._add(index, index + 1, ValueType.CLOCK, _CLOCK_WORDS[word])
@@ -562,8 +535,9 @@ class _Parser:
             match = _NUMBER.match(word)
             if match:
                 number, suffix = match[1].rstrip(".,"), match[2] or ""
-                if re.fullmatch(r"\d{1,3}(?:[.,]\d{3})+", number):
-                    number = re.sub(r"[.,]", "", number)
+                groups = number.replace(",", ".").split(".")
+                if len(groups) > 1 and 0 < len(groups[0]) <= 3 and all(len(group) == 3 for group in groups[1:]):
+                    number = "".join(groups)
                 is_version = "." in number or number.startswith("v")
                 number = number.removeprefix("v")
                 if suffix in {"k", "m"}:
@@ -721,7 +695,6 @@ _NO_NOUNS = _FUNCTION_WORDS | _CHANGE_WORDS
 _SKIPPED_AT_END = _CHANGE_WORDS | {"again"}
 _SKIPPED_BEFORE_VALUE = _DETERMINERS | {"on", "at", "in", "am", "um", "den", "dem"}
 _TIME_WORDS = frozenset((*_WEEKDAYS, *_MONTHS, *_CLOCK_WORDS))
-_GERMAN_PARTICIPLE = compile_on_use(r"(?:ge\w+(?:t|en)|(?:ver|be|er|ent)\w+(?:t|en)|\w+iert|\w+ge\w+(?:t|en))$")
 _STARTS = ("as of", "since", "starting", "ab ", "seit", "update", "correction")
 _VERB_WORDS = (_CHANGE_WORDS - _NOW_WORDS - _CHANGE_ADVERBS) | _GENERIC_WORDS | _AUXILIARIES | _LASTING_WORDS
 
@@ -732,4 +705,4 @@ def _is_day(word: str) -> bool:
 
 
 def _day_number(word: str) -> str:
-    return f"{int(re.sub(r'[^0-9]', '', word)):02}"
+    return f"{int(''.join(filter(str.isdecimal, word))):02}"

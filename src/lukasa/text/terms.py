@@ -51,7 +51,7 @@ _SPACED_LETTER = rf"(?:[^\W_{_PAIRED}{_TRIPLED}]|[{_VOWEL_SIGNS}])"
 _SPACED_FIRST, _SPACED_LAST = compile_on_use(_SPACED_LETTER), compile_on_use(f"{_SPACED_LETTER}$")
 _RUN = compile_on_use(rf"(?P<paired>[{_PAIRED}]+)|[{_TRIPLED}]+")
 _TOKEN_LETTER = compile_on_use(rf"[^\W_]|[{_VOWEL_SIGNS}]|[{_TRIPLED}]")
-_WORD_IN_ASCII = compile_on_use(r"[^\W_]+(?:'[^\W_]+)*")
+_SPACED_WORD = compile_on_use(r"[^\W_]+(?:['’][^\W_]+)*")
 _WORD = compile_on_use(rf"[{_PAIRED}]+|[{_TRIPLED}]+|{_SPACED_LETTER}+(?:['’]{_SPACED_LETTER}+)*")
 _WORD_REST = compile_on_use(r"[^\W_]*")
 _SPACED_REST = compile_on_use(f"{_SPACED_LETTER}*")
@@ -82,7 +82,6 @@ _SUFFIXES = frozenset({
 })  # fmt: skip  # the stemmer leaves them on some words
 _CHANGING_ENDS = "iey"  # therapy, therapist
 _KEY_OFFSET = 2**31  # a key is a signed number of 32 bits, which every database has
-_SPACED_WORD = compile_on_use(r"[^\W_]+(?:['’][^\W_]+)*")
 _UNSPACED_SCRIPT = compile_on_use(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
@@ -222,7 +221,7 @@ def extract_keywords(text: str) -> list[str]:
     """
     keywords: dict[str, str] = {}
     plain = text if text.isascii() else _IGNORED.sub("", unicodedata.normalize("NFC", text))
-    for word in _find_words(plain):
+    for word in find_words(plain):
         bare = _APOSTROPHE.split(word, maxsplit=1)[0]  # Anna's, don't, I'm
         folded = fold_text(bare)
         if (run := None if folded.isascii() else _RUN.fullmatch(folded)) is not None:
@@ -247,14 +246,15 @@ def _choose_windows(run: re.Match[str]) -> Iterator[str]:
         yield from (word[start : start + size] for start in range(len(word) - size + 1 if len(word) > size else 0))
 
 
-def _find_words(text: str) -> list[str]:
-    return (_WORD_IN_ASCII if text.isascii() else _WORD).findall(text)
+def find_words(text: str) -> list[str]:
+    """Return the words of a text as the indexes know them, in order."""
+    return (_SPACED_WORD if text.isascii() else _WORD).findall(text)
 
 
 def list_content_words(text: str) -> tuple[str, ...]:
     """Return the folded words of a text that carry meaning, negations included, in order."""
     folded = fold_text(text)
-    words = _find_words(folded)
+    words = find_words(folded)
     if "'" in folded or "’" in folded:
         words = [_APOSTROPHE.split(word, maxsplit=1)[0] for word in words]
     return tuple([word for word in words if word not in STOP_WORDS_EXCEPT_NEGATIONS])
@@ -263,7 +263,7 @@ def list_content_words(text: str) -> tuple[str, ...]:
 def first_content_word(text: str) -> str:
     """Return the first word that ``list_content_words`` returns, or "" if there is none, without reading on."""
     folded = fold_text(text)
-    for match in (_WORD_IN_ASCII if folded.isascii() else _WORD).finditer(folded):
+    for match in (_SPACED_WORD if folded.isascii() else _WORD).finditer(folded):
         word = match[0]
         if "'" in word or "’" in word:
             word = _APOSTROPHE.split(word, maxsplit=1)[0]

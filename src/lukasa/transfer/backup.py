@@ -8,7 +8,6 @@ temporary path, verifies it, compares its fingerprint, and only then gives it it
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -18,6 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from lukasa.core.clock import Clock, IdMaker
+from lukasa.core.names import ALPHANUMERIC, make_slug
 from lukasa.errors import FileMissing, FormatError, InvalidInput, StoreDamaged
 from lukasa.journal import Journal
 from lukasa.storage.archive import DEFAULT_KEEP, Archives, Manifest, list_archive_names
@@ -50,7 +50,7 @@ class RestoreResult:
 def store_backup_name(location: StoreLocation) -> str:
     """Return the name of a store's backups, made from the name of its file or database."""
     name = location.path.name if location.path is not None else unquote(split_url(location.url).path).strip("/")
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:100] or "store"
+    return make_slug(name, letters=ALPHANUMERIC.union("._-")).strip("-.")[:100] or "store"
 
 
 def back_up_store(

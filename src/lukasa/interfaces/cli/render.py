@@ -189,7 +189,10 @@ def print_table(
 ) -> None:
     """Print rows under headings, numbers to the right. Columns in ``wrap`` are folded, ``truncate`` is cut, to fit."""
     texts = [[escape_line(format_cell(value)) for value in row] for row in rows]
-    are_numeric = [bool(texts) and all(re.fullmatch(r"[\d,]*", row[at]) for row in texts) for at in range(len(columns))]
+    are_numeric = [
+        bool(texts) and all(row[at].replace(",", "0").isdecimal() or not row[at] for row in texts)
+        for at in range(len(columns))
+    ]
     if not sys.stdout.isatty() and (lines := _lay_out(columns, texts, are_numeric)):
         sys.stdout.write("".join(line.rstrip() + "\n" for line in lines))
         return

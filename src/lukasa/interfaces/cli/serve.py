@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import signal
 import socket
 import sys
@@ -20,6 +19,7 @@ import typer
 
 from lukasa.config import locate_owner_token, locate_store, single_token
 from lukasa.core.clock import SystemClock
+from lukasa.core.names import find_number
 from lukasa.errors import FileTaken, InvalidInput, MissingExtra, NotAllowed, StoreMissing
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
@@ -330,8 +330,8 @@ def add(
 
     scopes = call.scopes or None
     require_holder(call.agent, scopes, owner=owner)
-    days = re.fullmatch(r"([0-9]{1,5})d", expires_at or "")
-    end = SystemClock().now() + timedelta(days=int(days[1])) if days else parse_time(expires_at)
+    days = find_number(expires_at or "", "", "d", digits=range(1, 6))
+    end = parse_time(expires_at) if days is None else SystemClock().now() + timedelta(days=days)
     with _open_tokens(call, create=True) as tokens:
         token = tokens.add(name, agent=call.agent, scopes=scopes, read_only=read_only, rate=rate, expires_at=end)
     holder = f"the agent {call.agent}" if call.agent else "its scopes" if scopes else "the owner of the store"

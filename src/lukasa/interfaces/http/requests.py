@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -11,18 +10,17 @@ from fastapi import Depends, Header, Request
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from lukasa.core.clock import from_iso
+from lukasa.core.names import find_number
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.http.idempotency import MAX_KEY_LENGTH, REQUEST_KEY, KeyedRequest
 from lukasa.interfaces.stores import CALLER_KEY, Caller, CallerStores
 from lukasa.memory import Memory
 
 MAX_ITEMS = 1_000
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
-_ENTITY_TAG = re.compile(r'(?:W/)?"v([0-9]{1,18})"')
 
 
 def _refuse_other_notations(value: Any) -> Any:
-    if isinstance(value, str) and not _WHOLE_NUMBER.fullmatch(value):
+    if isinstance(value, str) and find_number(value.removeprefix("-"), "", digits=range(1, 20)) is None:
         raise ValueError("it must be a whole number in digits")
     return value
 
@@ -76,10 +74,10 @@ WritingMemory = Annotated[Memory, Depends(get_writing_memory)]
 def _read_expected_version(if_match: Annotated[str | None, Header()] = None) -> int | None:
     if if_match is None:
         return None
-    found = _ENTITY_TAG.fullmatch(if_match.strip())
+    found = find_number(if_match.strip().removeprefix("W/"), '"v', '"', digits=range(1, 19))
     if found is None:
         raise InvalidInput(f"{if_match!r:.60} is not an entity tag.", hint='Send the ETag of a read, such as "v7".')
-    return int(found[1])
+    return found
 
 
 ExpectedVersion = Annotated[int | None, Depends(_read_expected_version)]

@@ -7,11 +7,11 @@ a place run these jobs, and ``POST /v1/jobs`` does not know them.
 from __future__ import annotations
 
 import logging
-import re
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 from lukasa.core.clock import SystemClock
@@ -28,10 +28,17 @@ from lukasa.storage.file_stores import open_file_store
 BACKUP_JOB, EXPORT_JOB = "server.backup", "server.export"
 EXPORT_FOLDER = "exports"
 KEPT_EXPORTS = 2
-_EXPORT_NAME = re.compile(rf"{EXPORT_FOLDER}/log-[0-9]{{8}}T[0-9]{{12}}\.jsonl")
+_EXPORT_NAME = f"{EXPORT_FOLDER}/log-%Y%m%dT%H%M%S%f.jsonl"
 _CHUNK_BYTES = 1024 * 1024
 _STOP_SECONDS = 2.0
 _log = logging.getLogger(__name__)
+
+
+def _is_export_name(name: str) -> bool:
+    try:
+        return datetime.strptime(name, _EXPORT_NAME).strftime(_EXPORT_NAME) == name  # noqa: DTZ007 - only its form counts
+    except ValueError:
+        return False
 
 
 class ServerJobs:
@@ -55,7 +62,7 @@ class ServerJobs:
     def export(self, memory: Memory) -> dict[str, Any]:
         """Write the log to a file at the place for backups, remove old exports, and return the name of the file."""
         files = open_file_store(self.url)
-        name = f"{EXPORT_FOLDER}/log-{SystemClock().now():%Y%m%dT%H%M%S%f}.jsonl"  # as _EXPORT_NAME has it
+        name = SystemClock().now().strftime(_EXPORT_NAME)
         with tempfile.TemporaryFile() as file:
             versions = memory.export(file)
             size = file.tell()
@@ -69,7 +76,7 @@ class ServerJobs:
         """Yield the file of an export. Only the owner, who asked for it, reads it, and no file but an export is read."""
         if not memory.journal.reach.unlimited:
             raise NotAllowed("Only the owner of the store reads the export of a job.")
-        if not self.url or not isinstance(name, str) or not _EXPORT_NAME.fullmatch(name):
+        if not self.url or not isinstance(name, str) or not _is_export_name(name):
             raise not_found("This server has no such export.", "Export again.")
         return open_file_store(self.url).read(name)
 

@@ -7,7 +7,7 @@ body of other requests. The caller's identity never comes from a request: ``IDEN
 from __future__ import annotations
 
 import inspect
-import re
+import string
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -108,7 +108,7 @@ class ServiceRoutes:
         returned = hints.get("return")
         names = rename or {}
         hidden = {*IDENTITY, *omit.split(), "self", "return"} - set(names)
-        in_path = set(re.findall(r"{(\w+)}", path))
+        in_path = {name for _, name, _, _ in string.Formatter().parse(path) if name}
         parameters: list[inspect.Parameter] = []
         body_fields: dict[str, Any] = {}
         arguments: dict[str, str] = {}

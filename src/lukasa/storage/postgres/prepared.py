@@ -59,7 +59,7 @@ def convert_placeholders(name: str) -> tuple[bytes, list[int]]:
     """Return a named statement with numbered placeholders, and the format of each parameter."""
     numbers = count(1)
     statement = re.sub("%[sb]", lambda _: f"${next(numbers)}", SQL[name])
-    texts = {int(number) for number in re.findall(r"\$(\d+)::tsvector", statement)}
+    texts = {int(part.rpartition("$")[2]) for part in statement.split("::tsvector")[:-1]}
     return statement.encode(), [_TEXT if number in texts else _BINARY for number in range(1, next(numbers))]
 
 

@@ -8,7 +8,6 @@ histories of one agent cannot be distinguished.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from errno import ENOENT
@@ -18,6 +17,7 @@ from typing import Any
 import orjson
 
 from lukasa.core import canonical_json
+from lukasa.core.names import ALPHANUMERIC, is_device_name, is_plain_name, make_slug
 from lukasa.core.outcome import Refused
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.storage.files import check_output_path, open_output_file, read_limited
@@ -26,8 +26,6 @@ from lukasa.trust import Trust
 from lukasa.trust.agent_memory import validate_agent_memory
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
-_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
-_RESERVED_NAME = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +41,9 @@ class AgentImportResult:
 
 def file_name(agent: str) -> str:
     """Return the name of an agent's file: the agent's name where every system accepts it, else a slug with a hash."""
-    if _SAFE_NAME.fullmatch(agent) and not _RESERVED_NAME.fullmatch(agent):
+    if is_plain_name(agent, "_-", 80) and not is_device_name(agent):
         return f"{agent}.json"
-    slug = re.sub(r"[^A-Za-z0-9]+", "-", agent).strip("-")[:40]
+    slug = make_slug(agent, letters=ALPHANUMERIC)[:40]
     return f"{slug or 'agent'}-{hashlib.sha256(agent.encode()).hexdigest()[:12]}.json"
 
 

@@ -8,7 +8,6 @@ turns a file holds only the recent view.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +17,12 @@ from lukasa.context import Context, Conversations, ConversationSettings, Turn
 from lukasa.context.state import STATE_FIELDS, default_state, parse_time
 from lukasa.core import canonical_json
 from lukasa.core.clock import from_iso, to_iso
+from lukasa.core.names import LOWER, is_device_name, is_plain_name, make_slug
 from lukasa.core.outcome import Conflict, Outcome, Refused
 from lukasa.errors import FormatError, InvalidInput
 from lukasa.storage.files import open_output_file, read_limited
 from lukasa.transfer.layouts import LayoutImportResult, encode_json
 
-_PLAIN_NAME = re.compile(r"[a-z0-9_:@+-][a-z0-9_:@+.-]{0,99}")
-_RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 _MAX_FILE_BYTES = 1 << 30
 _LUKASA_KEY = "lukasa"
 _KNOWN_FIELDS = ("session_id", *STATE_FIELDS, "facts", "recent_history", "long_term_summary", _LUKASA_KEY)
@@ -34,9 +32,10 @@ _ENVIRONMENT_TIMES = ("last_update",)
 
 def file_name(session_id: str) -> str:
     """Return the name of a conversation's file: its id where that is a plain name, else a slug with a hash."""
-    if _PLAIN_NAME.fullmatch(session_id) and not _RESERVED_NAME.fullmatch(session_id):
+    is_plain = is_plain_name(session_id, "_:@+.-", 100, letters=LOWER, first_marks="_:@+-")
+    if is_plain and not is_device_name(session_id):
         return f"{session_id}.json"
-    slug = re.sub(r"[^a-z0-9]+", "-", session_id.lower()).strip("-")[:60] or "session"
+    slug = make_slug(session_id.lower())[:60] or "session"
     digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{slug}-{digest}.json"
 

@@ -11,7 +11,6 @@ export writes the imported fields unchanged, unknown fields included.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,8 +46,6 @@ ORIGIN = "import"
 _FOLDERS = ("episodic", "semantic", "skills", "ledgers", "handoffs", "learnings")
 _MAX_FILE_BYTES = 64_000_000
 _BATCH_SIZE = 500
-_DATED_ID = re.compile(r"ep-(\d{4}-\d\d-\d\d)-(\d+)")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _NO_ID_LABEL = "unnamed=yes"
 _SEMANTIC_FILES: dict[str, KnowledgeKind] = {"patterns": PATTERN, "anti-patterns": ANTIPATTERN, "facts": FACT}
 _ID_PREFIXES = {PATTERN: "sem", ANTIPATTERN: "anti", FACT: "fact"}
@@ -172,7 +169,7 @@ class _LokiImporter:
                 id=f"{day}-{suffix}"[:200],
                 scope=self._scope,
                 origin=ORIGIN,
-                labels=(f"day={day}",) if _DAY.fullmatch(day) else (),
+                labels=(f"day={day}",) if _is_day(day) else (),
                 links=tuple(Link(DERIVED_FROM, Key(self._scope, EPISODE, id)) for id in cited[:200]),
             )
             self.result.count(name, self._journal.append_if(_append_if_missing(draft)))
@@ -245,12 +242,19 @@ def _append_if_missing(draft: Draft) -> Callable[[Reader], list[Draft]]:
     return condition
 
 
+def _is_day(text: str) -> bool:
+    """Tell whether a text is written as a day: ``2026-03-11``."""
+    return [len(part) for part in text.split("-") if part.isascii() and part.isdecimal()] == [4, 2, 2] and len(
+        text
+    ) == 10
+
+
 def _episode_id(name: str) -> str:
     """Return the id for an episode without one: the day and the number of its file, so it is the same every time."""
     path = Path(name)
-    number = re.search(r"(\d+)$", path.stem)
-    if _DAY.fullmatch(path.parent.name) and number:
-        return f"ep-{path.parent.name}-{int(number[1]):03d}"
+    number = path.stem[len(path.stem.rstrip("0123456789")) :]
+    if _is_day(path.parent.name) and number:
+        return f"ep-{path.parent.name}-{int(number):03d}"
     return f"ep-{_short_digest(name)}"
 
 
@@ -297,8 +301,9 @@ class _LokiExporter:
         index = []
         for record in self._read_records(EPISODE):
             episode = Episode(record)
-            dated = _DATED_ID.fullmatch(episode.id)
-            stem = f"task-{dated[2]}" if dated and dated[1] == episode.day else file_stem(episode.id)
+            number = episode.id.removeprefix(f"ep-{episode.day}-")
+            is_dated = number != episode.id and number.isascii() and number.isdecimal()
+            stem = f"task-{number}" if is_dated else file_stem(episode.id)
             path = f"episodic/{episode.day}/{stem}.json"
             self._write(path, encode_json(episode.as_json()))
             entry = {

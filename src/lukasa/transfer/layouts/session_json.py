@@ -9,13 +9,13 @@ with gzip if the name ends in ``.gz``. Every checkpoint is imported under its nu
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from lukasa.core import canonical_json
 from lukasa.core.clock import from_iso
+from lukasa.core.names import find_number
 from lukasa.core.outcome import Accepted, Conflict, Outcome
 from lukasa.core.record import Key
 from lukasa.core.scope import SHARED
@@ -27,7 +27,6 @@ from lukasa.sessions.state import CHECKPOINT_SECTION, MAX_STATE_BYTES, SECTIONS,
 from lukasa.storage.files import open_output_file, read_limited
 from lukasa.transfer.layouts import LayoutImportResult, encode_json
 
-_FILE_NAME = re.compile(r"checkpoint_(\d{1,9})\.json(\.gz)?")
 _MAX_FILE_BYTES = 4 * MAX_STATE_BYTES
 
 
@@ -124,12 +123,12 @@ def read_folder(sessions: Sessions, source: Path, scope: str) -> LayoutImportRes
 def _find_checkpoints(source: Path) -> Iterator[tuple[Path, int]]:
     """Yield the checkpoint files of each session, the oldest first, with their numbers. Links are not followed."""
     if source.is_file():
-        match = _FILE_NAME.fullmatch(source.name)
-        if match is None:
+        given = find_number(source.name, "checkpoint_", ".json", ".json.gz")
+        if given is None:
             raise InvalidInput(
                 f"{source.name[:80]} is not named as a checkpoint.", hint="Use `lukasa checkpoint save`."
             )
-        yield source, int(match[1])
+        yield source, given
         return
     root = next((path for path in (source / ".voxsigil/sessions", source / "sessions", source) if path.is_dir()), None)
     if root is None:
@@ -138,8 +137,9 @@ def _find_checkpoints(source: Path) -> Iterator[tuple[Path, int]]:
     for folder in (root, *sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())):
         numbered: dict[int, Path] = {}
         for path in sorted(folder.iterdir()):  # of one number the plain file comes before the compressed one
-            if (match := _FILE_NAME.fullmatch(path.name)) and path.is_file() and not path.is_symlink():
-                numbered.setdefault(int(match[1]), path)
+            number = find_number(path.name, "checkpoint_", ".json", ".json.gz")
+            if number is not None and path.is_file() and not path.is_symlink():
+                numbered.setdefault(number, path)
         for number, path in sorted(numbered.items()):
             found = True
             yield path, number

@@ -22,6 +22,7 @@ from lukasa.models.token_counter import TokenCounter
 from lukasa.recall.prompt import PromptItem, build_fenced_block
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import STOP_WORDS
+from lukasa.text.terms import find_words
 
 _MAX_PROMPT_TOKENS = 24_000
 _CONDENSED_TOKENS = 6_000
@@ -42,7 +43,6 @@ _REFUSAL = re.compile(
     r"|unfortunately,? i|i do(?: no|n['’])t have (?:access|enough)|error\b|<!doctype|<html|\{\s*\"error\")",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[^\W_]{3,}")
 _TOKEN = re.compile(r"[^\W_](?:[\w'’.,:/@+-]*\w)?")
 _NUMERALS = {
     "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9", "ten": "10",
@@ -89,22 +89,30 @@ class ModelSummariser:
         return extend_summary(earlier, turns, text, (), count, f"model:{self._model.name}")
 
 
+def _long_words(text: str) -> list[str]:
+    return [word for word in find_words(text) if len(word) > 2]
+
+
+def _without_fence(text: str) -> str:
+    return text.strip().removeprefix("```").removeprefix("json").removesuffix("```").strip()
+
+
 def propose_facts(model: LanguageModel, turns: Sequence[Turn], counter: TokenCounter) -> list[Fact]:
     """Return the facts that a model finds in turns, each with the turn it comes from; none when the model fails."""
     messages = _build_messages(_FACTS_INSTRUCTIONS.format(most=_MAX_FACTS), [], turns, counter)
     try:
         answer = model.complete(messages, max_tokens=1_000)
-        proposals = canonical_json.decode(re.sub(r"^```(?:json)?\s*|\s*```$", "", answer.text.strip()))
+        proposals = canonical_json.decode(_without_fence(answer.text))
     except (StoreUnavailable, InvalidInput):
         return []
     if not isinstance(proposals, list):
         return []
     facts: dict[str, Fact] = {}
-    turn_words = [{word.lower() for word in _WORD.findall(turn.content)} for turn in turns]
+    turn_words = [{word.lower() for word in _long_words(turn.content)} for turn in turns]
     for text in proposals:
         if not isinstance(text, str) or not 3 <= len(text.split()) <= 40 or len(text) > 300 or _REFUSAL.match(text):
             continue
-        words = {word.lower() for word in _WORD.findall(text)}
+        words = {word.lower() for word in _long_words(text)}
         shared = [len(words & known) for known in turn_words]
         if words and max(shared, default=0) >= max(1, len(words) // 3):  # the turn that shares most words is the source
             source = turns[shared.index(max(shared))]
@@ -129,7 +137,7 @@ def find_summary_fault(
         return f"it is longer than {budget:,} tokens"
     if _REFUSAL.match(text):
         return "it is a refusal"
-    words = [word.lower() for word in _WORD.findall(text)]
+    words = [word.lower() for word in _long_words(text)]
     if len(words) < 3:
         return "it says nothing"
     if sum(character.isprintable() or character == "\n" for character in text) < 0.98 * len(text) or "\ufffd" in text:
@@ -143,7 +151,7 @@ def find_summary_fault(
     if is_repetitive or (len(lines) > 3 and len(set(lines)) < 0.7 * len(lines)):
         return "it repeats itself"
     source_words = {
-        word.lower() for source in (earlier.text, *(turn.content for turn in turns)) for word in _WORD.findall(source)
+        word.lower() for source in (earlier.text, *(turn.content for turn in turns)) for word in _long_words(source)
     }
     if sum(word in source_words for word in words) < 0.25 * len(words):
         return "it speaks of something else"
@@ -173,8 +181,9 @@ def find_added_details(text: str, sources: Sequence[str]) -> list[str]:
 
 def _fold_number(word: str) -> str:
     """Remove what does not distinguish words of names and numbers: separators of thousands, "'s", leading "v"."""
-    word = re.sub(r"['’]s$|[.,:/-]+$", "", word)
-    return re.sub(r"^v(?=\d)|(?<=\d),(?=\d{3})", "", word)
+    word = word.rstrip(".,:/-").removesuffix("'s").removesuffix("’s")
+    number = word.removeprefix("v")
+    return number.replace(",", "") if number[:1].isdigit() else word
 
 
 def _is_name_at_start(sentence: str) -> bool:

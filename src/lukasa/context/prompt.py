@@ -7,7 +7,6 @@ facts and older turns are recalled text, so they are fenced as data (``lukasa.re
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from lukasa.core.record import Key, Record
 from lukasa.models.token_counter import TokenCounter
 from lukasa.recall.prompt import PromptItem, build_fenced_block, neutralise
 from lukasa.text.sentences import split_sentences
+from lukasa.text.terms import find_words
 
 TOKENS_PER_MESSAGE = 4
 """The tokens that chat formats add to each message."""
@@ -31,7 +31,6 @@ _TOKENS_PER_ITEM = 24  # of the heading of a record in the block
 _MAX_OLDER_TURNS = 12
 _MAX_TOKEN_LENGTH = 200
 _MAX_PASSAGE_LENGTH = 1_200
-_WORD = re.compile(r"\w{3,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +134,9 @@ def extract_passage(text: str, question: str) -> str:
     """Return the whole sentences of a long text that share most words with a question; a short text stays as it is."""
     if len(text) <= _MAX_PASSAGE_LENGTH:
         return text
-    asked = set(_WORD.findall(question.lower()))
+    asked = set(find_words(question.lower()))
     parts = [part for part in split_sentences(text) if len(part) <= _MAX_PASSAGE_LENGTH] or [text[:_MAX_PASSAGE_LENGTH]]
-    shared = [len(asked & set(_WORD.findall(part.lower()))) for part in parts]
+    shared = [len(asked & set(find_words(part.lower()))) for part in parts]
     first = last = max(range(len(parts)), key=lambda index: (shared[index], -index))
     length = len(parts[first])
     while True:

@@ -18,6 +18,8 @@ from dataclasses import replace
 from lukasa.context.facts import states_fact
 from lukasa.context.state import ConversationSummary, SummaryLine, Turn
 from lukasa.core.text_cache import cache_texts
+from lukasa.text.analysis import contains_phrase, plain_text, starts_with
+from lukasa.text.lexicon import WORDS
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import CHAT_STOP_WORDS
 
@@ -33,40 +35,11 @@ _MAX_LINE_LENGTH = 420
 _MAX_SENTENCES = 400
 _EDGE_SIZE = 5
 
-_WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
-_DECISION = re.compile(
-    r"\b(?:decid(?:e|ed|ing)|agreed?|settled|chos(?:e|en)|let['’]?s (?:go|use|keep|do|make|take|start|switch)|go(?:ing)? with"
-    r"|we(?:['’]ll| will| should| must)|instead of|conclusion|approved?|rejected?|plan(?:s|ned)? to|going to|will be)\b"
-)
-_STANDING_RULE = re.compile(
-    r"\b(?:always|never|must(?:n['’]t)?|from now on|prefers?|require[sd]?|only ever|make sure|remember)\b"
-)
-_ACTION = re.compile(
-    r"\b(?:todo|fixme|done|finish(?:ed)?|complet(?:e|ed)|fix(?:ed|es)?|deploy(?:ed)?|creat(?:e|ed)|add(?:ed)?|remov(?:e|ed)"
-    r"|renam(?:e|ed)|implement(?:ed)?|releas(?:e|ed)|publish(?:ed)?|merg(?:e|ed)|start(?:ed)?|stopp?(?:ed)?|need(?:s)? to"
-    r"|next step|blocked|waiting|in progress|remaining|bought|signed up|joined|moved|visited|went|met|won|got|made|passed|lost|quit|started)\b"
-)
-_PROBLEM = re.compile(
-    r"\b(?:error|exception|fail(?:s|ed|ure)?|crash(?:ed)?|bug|broken|cannot|can['’]t|timeout|denied|warning|wrong)\b"
-)
-_TIME_REFERENCE = re.compile(
-    r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|yesterday|tomorrow|tonight|today|last (?:week|month|year|night|\w+day)"
-    r"|next (?:week|month|year|\w+day)|(?:jan|febr)uary|march|april|june|july|august|(?:sept|nov|dec)ember|october|deadline|since \d{4}|ago)\b"
-)
 _NUMBER = re.compile(r"(?<![\w/])[$€£¥]?\d[\d,.:%/-]*\w{0,4}")
 _PATH_OR_URL = re.compile(
     r"https?://\S+|(?<!\w)(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)+|[A-Za-z]:\\\S+|\b[\w-]+\.[a-z]{1,4}\b(?!\.)|`[^`\n]{2,60}`"
 )
 _NAME = re.compile(r"(?<=[a-z,;:)'’”] )(?:[A-Z][a-zà-ÿ][\w'’-]*|[A-Z]{2,6}\b)(?: [A-Z][\w'’-]+)*")
-_SMALL_TALK = re.compile(
-    r"^(?:(?:hi|hey|hello|thanks?|thank you|ok(?:ay)?|yes|yeah|yep|no|nope|sure|great|cool|wow|nice|awesome|sounds? (?:good|great)|certainly|absolutely"
-    r"|of course|you['’]re welcome|good (?:morning|evening|night|luck)|bye|see you|take care|no (?:problem|worries)|congrats|congratulations|haha|lol"
-    r"|(?:i |totally |completely )*agreed?(?:,? \w+)?[.!]*$|got it|perfect|exactly|definitely|totally|that['’]s (?:great|awesome|amazing|cool|nice|so \w+|really \w+)|glad|happy to help|let me know"
-    r"|i hope (?:this|that) helps|feel free|noted|understood|will do|here['’]s|here is|here are|how are you|how about you|what['’]s up|what about you|keep (?:it )?up)\b)"
-)
-_BACK_REFERENCE = re.compile(r"^(?:it|that|this|they|these|those|he|she|there|which|and|but|so|also|then)\b")
-_ANNOUNCEMENT = re.compile(r"^(?:let['’]?s|we['’]ll|we will|next|first|now|then|finally|additionally|by \w+ing)\b")
-_FIRST_PERSON = re.compile(r"\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b")
 _ROLE_WEIGHTS = {"assistant": 0.75, "tool": 0.35, "system": 0.9}
 
 
@@ -190,23 +163,28 @@ def _quotable_sentences(turn: Turn) -> list[str]:
     bare = " ".join(turn.content.split())
     if bare and len(bare) <= 160:
         return [bare]
-    return [sentence for sentence in split_sentences(turn.content) if _PROBLEM.search(sentence.lower())][:3]
+    return [
+        sentence
+        for sentence in split_sentences(turn.content)
+        if contains_phrase(plain_text(sentence), WORDS["problems"])
+    ][:3]
 
 
 def score_sentence(sentence: str, role: str = "user", *, is_first: bool = False, is_unanswered: bool = False) -> float:
     """Return the worth of a sentence to a later reader; 0 or less means that it may be dropped."""
-    words, lowered = len(sentence.split()), sentence.lower()
+    words, plain = len(sentence.split()), plain_text(sentence)
+    vocabulary = frozenset(plain.split())
     value = 0.5
-    if words > 4 and _DECISION.search(lowered):
+    if words > 4 and contains_phrase(plain, WORDS["decisions"]):
         value += 1.6
     if states_fact(sentence, role):
         value += 2.2
-    for pattern, bonus in ((_STANDING_RULE, 1.2), (_ACTION, 1.0), (_PROBLEM, 0.8), (_TIME_REFERENCE, 1.0)):
-        if pattern.search(lowered):
+    for name, bonus in (("standing", 1.2), ("actions", 1.0), ("problems", 0.8), ("time_references", 1.0)):
+        if not vocabulary.isdisjoint(WORDS[name]):
             value += bonus
     for pattern, bonus, limit in ((_NUMBER, 0.6, 1.2), (_PATH_OR_URL, 0.7, 1.0), (_NAME, 0.7, 1.4)):
         value += min(limit, bonus * len(pattern.findall(sentence)))
-    if _FIRST_PERSON.search(sentence) and role != "assistant":
+    if not vocabulary.isdisjoint(("i", "my", "we", "our")) and role != "assistant":
         value += 0.5
     if is_first:
         value += 0.2
@@ -214,11 +192,11 @@ def score_sentence(sentence: str, role: str = "user", *, is_first: bool = False,
         value = value * 0.6 + 0.8 if is_unanswered and words >= 4 else value * 0.25
     if sentence.endswith(":"):
         value -= 1.5
-    if _SMALL_TALK.match(lowered):
+    if starts_with(plain, WORDS["small_talk"]):
         value -= 1.6
-    if role == "assistant" and _ANNOUNCEMENT.match(lowered):
+    if role == "assistant" and starts_with(plain, WORDS["announcements"]):
         value -= 1.4
-    if _BACK_REFERENCE.match(lowered):
+    if starts_with(plain, WORDS["back_references"]):
         value -= 0.5
     if words < 4:
         value -= 0.4
@@ -233,7 +211,7 @@ def _content_terms(sentence: str) -> frozenset[str]:
 
 
 def _extract_terms(sentence: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(sentence.lower())) - CHAT_STOP_WORDS
+    return frozenset(plain_text(sentence).split()) - CHAT_STOP_WORDS
 
 
 _cached_terms = cache_texts(8_192, 16_000_000, per_character=20)(_extract_terms)

@@ -12,15 +12,11 @@ Title and steps are required, the rest is optional; other sections are kept. Eve
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+from lukasa.text.markdown import read_bullet, read_fence, read_heading, read_numbered
+
 MAX_SKILL_CHARS = 200_000
-_HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
-_TITLE_PREFIX = re.compile(r"^skill\s*:\s*", re.IGNORECASE)
-_BULLET = re.compile(r"^[-*+]\s+(.*)$")
-_NUMBERED = re.compile(r"^(\d{1,9})[.)]\s+(.*)$")
-_FENCE = re.compile(r"^\s*(```|~~~)")
 PREREQUISITES, STEPS, ERRORS, CRITERIA = "prerequisites", "steps", "common errors & fixes", "exit criteria"
 _SECTION_ALIASES = {
     "common errors and fixes": ERRORS, "common errors": ERRORS, "errors & fixes": ERRORS, "errors and fixes": ERRORS,
@@ -60,28 +56,27 @@ def parse_skill(markdown: str) -> SkillText | list[SkillFault]:
     lines = markdown.split("\n")
     for number, raw_line in enumerate(lines, 1):
         line = raw_line.rstrip("\r")
-        is_fence = _FENCE.match(line) is not None
+        is_fence = read_fence(line) != ""
         is_code = in_fence or is_fence
         in_fence = in_fence is not is_fence
-        heading = None if is_code else _HEADING.match(line)
-        if heading is None:
+        level, name = (0, "") if is_code else read_heading(line)
+        if not level:
             if section and line.strip():
                 sections[section].append((number, f"  {line}" if is_code else line))
             elif not title and line.strip():
                 faults.append(SkillFault(number, "text before the title; the first line is '# Skill: …'"))
                 title_line, title = number, "?"
-        elif len(heading[1]) == 1:
+        elif level == 1:
             if title_line:
                 faults.append(SkillFault(number, f"a second title; the first one is in line {title_line}"))
-            title, title_line = _TITLE_PREFIX.sub("", heading[2]).strip(), number
+            title, title_line = _without_prefix(name), number
             if not title:
                 faults.append(SkillFault(number, "the title is empty; write '# Skill: what it does'"))
                 title = "?"
-        elif len(heading[1]) == 2:
-            name = heading[2].lower()
-            section = _SECTION_ALIASES.get(name, name)
+        elif level == 2:
+            section = _SECTION_ALIASES.get(name.lower(), name.lower())
             if section in sections:
-                faults.append(SkillFault(number, f"a second section {heading[2]!r}"))
+                faults.append(SkillFault(number, f"a second section {name!r}"))
             sections.setdefault(section, [])
     if not title_line:
         faults.insert(0, SkillFault(1, "there is no title; the first line is '# Skill: …'"))
@@ -102,6 +97,11 @@ def parse_skill(markdown: str) -> SkillText | list[SkillFault]:
     return sorted(faults, key=lambda fault: fault.line) if faults else text
 
 
+def _without_prefix(title: str) -> str:
+    prefix, colon, rest = title.partition(":")
+    return rest.strip() if colon and prefix.strip().lower() == "skill" else title.strip()
+
+
 def _parse_entries(
     lines: list[tuple[int, str]], faults: list[SkillFault], *, numbered: bool = False
 ) -> list[tuple[int, str]]:
@@ -109,11 +109,12 @@ def _parse_entries(
     entries: list[tuple[int, str]] = []
     for number, line in lines:
         following = len(entries) + 1
-        match = _NUMBERED.match(line) or (None if numbered else _BULLET.match(line))
-        if match is not None:
-            if numbered and int(match[1]) not in (following, 1):
-                faults.append(SkillFault(number, f"step {match[1]} where step {following} should be"))
-            entries.append((number, match[match.lastindex or 1].strip()))
+        step = read_numbered(line)
+        entry = step[1] if step else None if numbered or line[:1].isspace() else read_bullet(line)
+        if entry is not None:
+            if step and numbered and step[0] not in (following, 1):
+                faults.append(SkillFault(number, f"step {step[0]} where step {following} should be"))
+            entries.append((number, entry))
         elif entries and line[:1] in " \t":
             entries[-1] = (entries[-1][0], f"{entries[-1][1]} {line.strip()}")
         else:

@@ -14,7 +14,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from lukasa.core.text_cache import cache_texts
+from lukasa.text.analysis import contains_phrase, plain_text, starts_with
 from lukasa.text.dates import Period, find_periods
+from lukasa.text.lexicon import WORDS
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.terms import extract_keywords, fold_text, terms_from_words
 
@@ -43,41 +45,11 @@ class TimeOrder(StrEnum):
     OLDEST = "oldest"
 
 
-_NEWEST = compile_on_use(
-    r"\b(?:latest|newest|most recent(?:ly)?|current(?:ly)?|nowadays|these days|right now|at the moment|lately)\b",
-    re.IGNORECASE,
-)
-_OLDEST = compile_on_use(
-    r"\b(?:earliest|oldest|originally|initially|at first|in the beginning|very first)\b", re.IGNORECASE
-)
-_SUMMARY = compile_on_use(r"\b(?:summar\w+|overview|recap)\b", re.IGNORECASE)
-_ORDER = compile_on_use(
-    r"\b(?:order in which|in order|chronological\w*|in (?:what|which) order|sequence of)\b", re.IGNORECASE
-)
-_ASSENT = compile_on_use(r"^\W*(?:have|had|did|do|am|was|were) (?:I|we)\b", re.IGNORECASE)
-_TIME = compile_on_use(r"^\W*(?:when|what (?:day|date|month|year|time)|how long ago|since when)\b", re.IGNORECASE)
-_ADVICE = compile_on_use(
-    r"\b(?:can|could|would|will) you\b|\bplease\b|\bshould (?:I|we)\b|\b(?:suggest|recommend|advi[sc]e)\b"
-    r"|\bhow (?:do|can|could|should|would|might) (?:I|we|you)\b|\bhelp (?:me|us)\b|\b(?:tips|best way|good options?)\b",
-    re.IGNORECASE,
-)
-_ASSISTANT_SAID = compile_on_use(
-    r"\b(?:did|have|had|do|were|was) you\b.*\b(?:say|said|suggest|recommend|mention|tell|told|advise|explain|give|gave|propose|describe)"
-    r"|\byou (?:said|suggested|recommended|mentioned|told|advised|explained|gave|proposed|described)\b"
-    r"|\byour (?:suggestion|recommendation|advice|answer|explanation)",
-    re.IGNORECASE,
-)
-_FIRST_PERSON = compile_on_use(r"\b(?:I|my|mine|me|we|our|us)\b", re.IGNORECASE)
-_PAST_REFERENCE = compile_on_use(
-    r"\b(?:did|have|had|was|were) (?:I|we|you)\b|\b(?:I|we)(?:['’]ve| have| had)? (?:said|mentioned|told|planned|asked|discussed|brought up)\b",
-    re.IGNORECASE,
-)
 _SEVERAL = compile_on_use(
     r"^\W*(?:what|which) (?:(?:are|were|other|different|new) )*(?!(?:is|was|does|has|his|this|its|us)\b)\w+[^s\W]s\b"
     r"|\bhow many\b|\bin what ways\b|\bwhat (?:kind|type|sort)s? of\b|^\W*would\b|\b(?:likely|might)\b",
     re.IGNORECASE,
 )
-_QUANTITY = compile_on_use(r"\bhow (?:many|much|often|long)\b", re.IGNORECASE)
 _FRAMING = compile_on_use(
     "|".join(
         (
@@ -98,7 +70,6 @@ _FRAMING = compile_on_use(
 )
 _QUOTED = compile_on_use(r"[\"“”«]([^\"“”«»]{2,80})[\"“”»]|`([^`]{2,80})`")
 _IDENTIFIER = compile_on_use(r"\b\w+(?:[-_./:#@]\w+)+(?:\(\))?|\b\w+\(\)")
-_SPACES = compile_on_use(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +116,7 @@ def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None 
     kind = _classify_kind(text)
     topic = text
     if kind is QuestionKind.THREAD:
-        unframed = _SPACES.sub(" ", _FRAMING.sub(" ", text)).strip(" ,.?!")
+        unframed = " ".join(_FRAMING.sub(" ", text).split()).strip(" ,.?!")
         topic = unframed if extract_keywords(unframed) else text
     for_vector = topic
     for name in named:
@@ -154,7 +125,8 @@ def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None 
     terms = terms_from_words(words)
     quoted = [double or backtick for double, backtick in _QUOTED.findall(text)]
     phrases = [fold_text(phrase.strip()) for phrase in [*quoted, *_IDENTIFIER.findall(text)]]
-    newest, oldest = _NEWEST.search(text), _OLDEST.search(text)
+    plain = plain_text(text)
+    newest, oldest = _says(plain, "newest"), _says(plain, "oldest")
     order = TimeOrder.NONE
     if bool(newest) != bool(oldest):
         order = TimeOrder.NEWEST if newest else TimeOrder.OLDEST
@@ -165,7 +137,7 @@ def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None 
         words=words,
         terms=terms,
         names=frozenset(terms_from_words(named)).intersection(terms),
-        for_vector=_SPACES.sub(" ", for_vector).strip() or topic,
+        for_vector=" ".join(for_vector.split()) or topic,
         phrases=tuple(dict.fromkeys(phrase for phrase in phrases if 2 < len(phrase) <= _MAX_PHRASE_LENGTH))[
             :_MAX_PHRASES
         ],
@@ -174,14 +146,14 @@ def parse_question(text: str, *, speakers: Iterable[str] = (), now: date | None 
         order=order,
         standing=kind in {QuestionKind.FACT, QuestionKind.TIME, QuestionKind.ADVICE}
         and not named
-        and not _PAST_REFERENCE.search(text)
-        and not (kind is QuestionKind.FACT and _QUANTITY.search(text) and _FIRST_PERSON.search(text)),
+        and not _says(plain, "past_reference")
+        and not (kind is QuestionKind.FACT and _says(plain, "quantity") and _says(plain, "first_person")),
     )
 
 
 def asks_for_summary(text: str) -> bool:
     """Return whether a question asks for a summary of a topic."""
-    return _SUMMARY.search(text) is not None
+    return any(word.startswith("summar") or word in ("overview", "recap") for word in plain_text(text).split())
 
 
 def asks_for_several(question: ParsedQuestion) -> bool:
@@ -193,13 +165,19 @@ def asks_for_several(question: ParsedQuestion) -> bool:
 
 
 def _classify_kind(text: str) -> QuestionKind:
-    if asks_for_summary(text) or _ORDER.search(text):
+    plain = plain_text(text)
+    if asks_for_summary(text) or _says(plain, "order") or "chronological" in plain:
         return QuestionKind.THREAD
-    if _ASSENT.search(text):
+    if starts_with(plain, WORDS["assent"]):
         return QuestionKind.ASSENT
-    if _ADVICE.search(text):
+    if _says(plain, "advice"):
         return QuestionKind.ADVICE
-    return QuestionKind.TIME if _TIME.search(text) else QuestionKind.FACT
+    return QuestionKind.TIME if starts_with(plain, WORDS["time_questions"]) else QuestionKind.FACT
+
+
+def _says(plain: str, name: str) -> bool:
+    """Tell whether a plain text has one of the phrases of a list of the lexicon."""
+    return contains_phrase(plain, WORDS[name])
 
 
 @cache_texts(1_024)
@@ -218,9 +196,9 @@ def _find_subject(
         return frozenset(named_speakers)
     if kind is QuestionKind.THREAD and asks_for_summary(text):
         return frozenset()
-    if _ASSISTANT_SAID.search(text):
+    if _says(plain_text(text), "assistant_said"):
         return frozenset(name for name in known_speakers if name.lower() in ASSISTANT_ROLES)
-    if _FIRST_PERSON.search(text):
+    if _says(plain_text(text), "first_person"):
         return frozenset(name for name in known_speakers if name.lower() in USER_ROLES)
     return frozenset()
 

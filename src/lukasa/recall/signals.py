@@ -81,7 +81,6 @@ _FIRST_PERSON = compile_on_use(r"[IMWOmwo](?:(?<=\bI)|(?<=\b[Mm])y|(?<=\b[Ww])e|
 _SECOND_PERSON = compile_on_use(r"[Yy](?<=\b[Yy])ou(?:rs?)?\b")
 _SENTENCE = compile_on_use(r"[^.!?\n]+[.!?]*")
 _NAME = compile_on_use(r" (?<=[a-z,] )[A-Z][a-z](?: [A-Z][a-z])?")  # "Al Bo" is one name
-_DIGIT = compile_on_use(r"\d")
 _WORD, _LOWER, _UPPER, _NUMERAL, _PRONOUN, _BEFORE_NAME = (1 << bit for bit in range(6))
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _CLASSES = {
@@ -194,7 +193,7 @@ def _count_mentions(passage: str) -> tuple[int, int, int, bool]:
         len(_FIRST_PERSON.findall(passage)),
         len(_SECOND_PERSON.findall(passage)),
         len(_NAME.findall(passage)),
-        _DIGIT.search(passage) is not None,
+        any(map(str.isdecimal, passage)),
     )
 
 

@@ -60,6 +60,11 @@ def plain_word(word: str) -> str:
     return word.strip(_PUNCTUATION).lower().replace("’", "'")
 
 
+def plain_text(text: str) -> str:
+    """Return the words of a text in small letters, without punctuation around them, with single blanks."""
+    return " ".join(filter(None, map(plain_word, text.split())))
+
+
 def starts_with(text: str, phrases: Iterable[str]) -> bool:
     """Tell whether a text in small letters begins with one of some phrases, as whole words."""
     spaced = text.replace(",", "").replace(":", "").replace("’", "'") + " "

@@ -33,23 +33,13 @@ _TOKEN_OR_MARK = re.compile(_WORD + r"|[,.!?:;\n]")
 _SIGN = re.compile(r"['’%€$£°=&+]|\.(?=[A-Za-z]\.)")
 _SENTENCE_ENDS = frozenset(".!?:;\n")
 _MARKS = _SENTENCE_ENDS | {","}
-_LETTER = re.compile(r"[^\W\d_]")
-_ISO_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
-_TIME = re.compile(r"(\d{1,2}):(\d\d)")
-_HOUR = re.compile(r"(\d{1,2})(?:[:.](\d\d))?")
-_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
-_GERMAN_THOUSANDS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
-_GERMAN_DECIMAL = re.compile(r"\d+,\d+")
-_DECIMAL = re.compile(r"\d+(?:\.\d+)?")
 _NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
 _LEADING_ZEROS = re.compile(r"\b0+(?=\d)")
 _ORDINAL_SUFFIXES = frozenset(("st", "nd", "rd", "th"))
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
-_ACCENTS = re.compile("[\u0300-\u036f]")
 _GERMAN_ENDINGS = frozenset(("", "e", "en", "er", "es", "em", "n", "s", "t", "et", "ern"))
 _FIRST_NAMES = frozenset(("jan", "jun"))
 _MONTH_NAMES = tuple(dict.fromkeys(words.MONTHS.values()))
-_GERMAN_PARTICIPLE = re.compile(r"ge\w{3,}(?:t|en)")
 _VOWELS = frozenset("aeiouy")
 _SPELLINGS = (("isation", "ization"), ("ise", "ize"), ("ising", "izing"), ("yse", "yze"), ("our", "or"), ("tre", "ter"),
               ("ogue", "og"), ("lled", "led"), ("lling", "ling"), ("ence", "ense"))  # fmt: skip
@@ -166,7 +156,7 @@ def _cached_split(text: str) -> _SplitText:
     forms = _TOKEN_OR_MARK.findall(plain)
     folded = [form.lower() for form in forms] if plain.isascii() else [_fold_word(form) for form in forms]
     found = set(folded) - _MARKS
-    letters = "" if plain.isascii() else _LETTER.findall(plain)
+    letters = "" if plain.isascii() else [character for character in plain if character.isalpha()]
     is_latin = sum(letter > "\u024f" for letter in letters) * 3 <= len(letters)
     if triggers := words.TRIGGERS.keys() & found.union(_SIGN.findall(plain)):
         for place in sorted({place for trigger in triggers for place in words.TRIGGERS[trigger]}):
@@ -209,7 +199,8 @@ def _fold_word(word: str) -> str:
     lowered = word.casefold()
     if lowered.isascii():
         return lowered
-    return _ACCENTS.sub("", unicodedata.normalize("NFD", unicodedata.normalize("NFC", lowered).translate(_UMLAUTS)))
+    decomposed = unicodedata.normalize("NFD", unicodedata.normalize("NFC", lowered).translate(_UMLAUTS))
+    return "".join(character for character in decomposed if not "\u0300" <= character <= "\u036f")
 
 
 def _compare_strictly(text: str, other: str) -> TextDifference | None:
@@ -308,27 +299,37 @@ def _cached_statement(text: str, language: Language) -> _Statement:
     return statement
 
 
+def _group_lengths(token: str, mark: str) -> list[int]:
+    """Return how many digits stand between the marks of a number; nothing if there is anything else."""
+    groups = token.split(mark)
+    return [len(group) for group in groups] if all(map(str.isdecimal, groups)) else []
+
+
+def _is_german_participle(word: str) -> bool:
+    return word.startswith("ge") and word.endswith(("t", "en")) and len(word) >= (7 if word.endswith("en") else 6)
+
+
 def _read_number(token: str, following: str, language: Language) -> tuple[list[tuple[str, DifferenceKind]], bool]:
     """Return the canonical tokens of a number, time or date, and whether they include the word that follows."""
-    if date := _ISO_DATE.fullmatch(token):
-        year, month, day = date.groups()
-        if 1 <= int(month) <= 12:
-            return [(str(int(day)), "number"), (_MONTH_NAMES[int(month) - 1], "date"), (year, "number")], False
-    if following in ("am", "pm") and (clock := _HOUR.fullmatch(token)):
-        hour = int(clock[1]) % 12 + (12 if following == "pm" else 0)
-        return [(f"{hour}:{clock[2] or '00'}", "number")], True
-    if time := _TIME.fullmatch(token):
-        return [(f"{int(time[1])}:{time[2]}", "number")], following == "uhr"
+    if _group_lengths(token, "-") == [4, 2, 2] and 1 <= int(token[5:7]) <= 12:
+        year, month, day = token.split("-")
+        return [(str(int(day)), "number"), (_MONTH_NAMES[int(month) - 1], "date"), (year, "number")], False
+    hour, _, minute = token.replace(".", ":").partition(":")
+    if following in ("am", "pm") and _group_lengths(token.replace(".", ":"), ":") in ([1], [2], [1, 2], [2, 2]):
+        return [(f"{int(hour) % 12 + (12 if following == 'pm' else 0)}:{minute or '00'}", "number")], True
+    if _group_lengths(token, ":") in ([1, 2], [2, 2]):
+        return [(f"{int(hour)}:{minute}", "number")], following == "uhr"
     if following in ("uhr", "oclock") and token.isdecimal():
         return [(f"{int(token)}:00", "number")], True
-    if _THOUSANDS.fullmatch(token) and language == "en":
-        token = token.replace(",", "")
-    elif language == "de" and _GERMAN_THOUSANDS.fullmatch(token):
-        token = token.replace(".", "").replace(",", ".")
-    elif language == "de" and _GERMAN_DECIMAL.fullmatch(token):
+    mark, point = (".", ",") if language == "de" else (",", ".")
+    whole, decimal, fraction = token.partition(point)
+    groups = _group_lengths(whole, mark)
+    if len(groups) > 1 and groups[0] <= 3 and set(groups[1:]) == {3}:
+        token = whole.replace(mark, "") + "." * bool(decimal) + fraction
+    elif language == "de" and len(groups) == 1 and decimal:
         token = token.replace(",", ".")
     scale = words.NUMBER_WORDS.get(following, "")
-    if len(scale) > 3 and _DECIMAL.fullmatch(token):  # 1.2 million
+    if len(scale) > 3 and len(_group_lengths(token, ".")) in (1, 2):  # 1.2 million
         whole, _, fraction = token.partition(".")
         if len(fraction) < len(scale):
             return [((whole + fraction.ljust(len(scale) - 1, "0")).lstrip("0"), "number")], True
@@ -368,7 +369,7 @@ def _classify_word(form: str, folded: str, language: Language, *, follows_number
     if language == "en":
         is_past = folded in words.PAST_FORMS or (folded.endswith("ed") and stem != folded)
     else:
-        is_past = _GERMAN_PARTICIPLE.fullmatch(folded) is not None and not is_capitalised
+        is_past = _is_german_participle(folded) and not is_capitalised
     return _Token(form, folded, key, kind, is_capitalised, is_past)
 
 
@@ -479,9 +480,9 @@ def _is_same_word(one: _Token, two: _Token, language: Language) -> bool:
 
 
 def _is_german_inflection(a: str, b: str) -> bool:
-    if _GERMAN_PARTICIPLE.fullmatch(a) and _is_german_inflection(a[2:], b):
+    if _is_german_participle(a) and _is_german_inflection(a[2:], b):
         return True
-    if _GERMAN_PARTICIPLE.fullmatch(b) and _is_german_inflection(a, b[2:]):
+    if _is_german_participle(b) and _is_german_inflection(a, b[2:]):
         return True
     length = 0
     for x, y in zip(a, b, strict=False):

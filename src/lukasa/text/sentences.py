@@ -9,16 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lukasa.text.markdown import read_fence, read_heading
 from lukasa.text.patterns import compile_on_use
 
-_CODE_FENCE = compile_on_use(r"^\s{0,3}(```|~~~)")
 _LIST_ITEM = compile_on_use(r"^\s*(?:[-*+•‣–]|\(?\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?(?=\S)")
-_HEADING = compile_on_use(r"^\s{0,3}#{1,6}\s|^\s*(?:=+|-{3,}|\*{3,}|_{3,})\s*$")
-_TABLE_ROW = compile_on_use(r"^\s*\|.*\|\s*$")
 _INDENTED_CODE = compile_on_use(r"^(?: {4}|\t)\s*(?:\S*[{}();=<>]|\w+\()")
 _EMPHASIS = compile_on_use(r"(\*\*|__)(?=\S)(.{1,300}?)(?<=\S)\1")
 _SENTENCE_END = compile_on_use(r"(?:(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”）]*|[।॥؟۔](?=\s|$))")
-_SENTENCE_START = compile_on_use(r"\s*[\"'“‘«(\[*_¿¡]*(\S)")
 _ABBREVIATION_LIST = """
 mr mrs ms dr prof sr jr st mt rev hon gen col capt lt sgt messrs mme mlle
 e.g i.e eg ie etc vs cf al ca approx resp viz incl excl esp inc ltd co corp dept univ assn bros
@@ -32,9 +29,8 @@ _ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
 _NUMERIC_ABBREVIATIONS = frozenset(_NUMERIC_ABBREVIATION_LIST.split())
 _ENDING_ABBREVIATIONS = frozenset({"etc", "a.m", "p.m", "u.s", "u.k", "e.u", "inc", "ltd", "co", "jr", "al", "ph.d"})
 """Abbreviations that end a sentence when a capital letter follows."""
-_AFTER_ORDINAL = compile_on_use(
-    r"\s*(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|bis|und|oder)\b",
-    re.IGNORECASE,
+_AFTER_ORDINAL = frozenset(
+    """januar februar märz april mai juni juli august september oktober november dezember bis und oder""".split()  # noqa: SIM905
 )
 _BEFORE_ORDINAL = frozenset(
     {"der", "die", "das", "den", "dem", "des", "am", "im", "zum", "zur", "vom", "bis", "ab", "seit"}
@@ -64,15 +60,15 @@ def _iterate_paragraphs(text: str) -> Iterator[str]:
     lines: list[str] = []
     in_code = ""
     for line in text.replace("\r\n", "\n").replace("\u2028", "\n").replace("\u2029", "\n").splitlines():
-        if fence := _CODE_FENCE.match(line):
+        if fence := read_fence(line):
             if not in_code:
-                in_code = fence[1]
-            elif fence[1] == in_code:
+                in_code = fence
+            elif fence == in_code:
                 in_code = ""
             yield from _flush_paragraph(lines)
         elif in_code:
             continue
-        elif not line.strip() or _HEADING.match(line) or _TABLE_ROW.match(line) or _INDENTED_CODE.match(line):
+        elif not line.strip() or _is_heading_or_row(line.strip()) or _INDENTED_CODE.match(line):
             yield from _flush_paragraph(lines)
         elif item := _LIST_ITEM.match(line):
             yield from _flush_paragraph(lines)
@@ -82,6 +78,12 @@ def _iterate_paragraphs(text: str) -> Iterator[str]:
                 yield from _flush_paragraph(lines)
             lines.append(line)
     yield from _flush_paragraph(lines)
+
+
+def _is_heading_or_row(line: str) -> bool:
+    """Return whether a line is a heading, a rule or the row of a table."""
+    is_rule = len(set(line)) == 1 and (line[0] == "=" or (line[0] in "-*_" and len(line) > 2))
+    return is_rule or read_heading(line)[0] > 0 or (len(line) > 1 and line[0] == line[-1] == "|")
 
 
 def _continues_line(previous_line: str, line: str) -> bool:
@@ -103,12 +105,12 @@ def _flush_paragraph(lines: list[str]) -> Iterator[str]:
 
 def _is_sentence_end(paragraph: str, start: int, end: re.Match[str]) -> bool:
     """Return whether the punctuation at ``end`` ends the sentence that began at ``start``."""
-    following = _SENTENCE_START.match(paragraph, end.end())
-    if following is None:
+    following = paragraph[end.end() : end.end() + 2 * _MAX_WORD_LENGTH].lstrip(" \"'“‘«([*_¿¡")
+    if not following:
         return True
     if end[0][0] in "。！？｡।॥؟۔":
         return True
-    next_character = following[1]
+    next_character = following[0]
     is_chat = paragraph[0].islower()  # someone who writes without capitals
     if next_character in ",;:)]}…–—-&/=" or (
         next_character.islower() and not is_chat and end[0] not in ("?", "!", "??", "!!", "?!")
@@ -129,4 +131,6 @@ def _is_sentence_end(paragraph: str, start: int, end: re.Match[str]) -> bool:
         return False
     is_ordinal = word.isdigit() and len(word) <= 2  # "1. Wash it", "am 15. April"
     is_counted = len(before) > 1 and before[-2].lower() in _BEFORE_ORDINAL  # "die 3. Klasse"
-    return not (is_ordinal and (end.start() - start <= 3 or is_counted or _AFTER_ORDINAL.match(paragraph, end.end())))
+    return not (
+        is_ordinal and (end.start() - start <= 3 or is_counted or following.split()[0].lower() in _AFTER_ORDINAL)
+    )

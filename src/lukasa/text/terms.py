@@ -82,7 +82,7 @@ _SUFFIXES = frozenset({
 })  # fmt: skip  # the stemmer leaves them on some words
 _CHANGING_ENDS = "iey"  # therapy, therapist
 _KEY_OFFSET = 2**31  # a key is a signed number of 32 bits, which every database has
-_UNSPACED_SCRIPT = compile_on_use(
+UNSPACED_SCRIPT = compile_on_use(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 
@@ -371,10 +371,10 @@ def distinct_words(text: str) -> frozenset[str]:
         return frozenset(latin)
     found: set[str] = set()
     for word in _SPACED_WORD.findall(text):
-        characters = _UNSPACED_SCRIPT.findall(word) if not word.isascii() else ()
+        characters = UNSPACED_SCRIPT.findall(word) if not word.isascii() else ()
         if characters:
             found.update(characters)
-            found.update(_SPACED_WORD.findall(_UNSPACED_SCRIPT.sub(" ", word)))
+            found.update(_SPACED_WORD.findall(UNSPACED_SCRIPT.sub(" ", word)))
         else:
             found.add(word)
     return frozenset(found)

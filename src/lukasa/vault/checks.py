@@ -35,7 +35,7 @@ from lukasa.journal import Journal
 from lukasa.pii.detector import describe_findings, draft_texts, find_pii_once, redact_text
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.stopwords import NOISE_STOP_WORDS
-from lukasa.text.terms import normalise_text
+from lukasa.text.terms import find_words, normalise_text
 from lukasa.vault.duplicates import ComparableText, DuplicateIndex, DuplicateMatch
 from lukasa.vault.settings import AMBIGUOUS_SIGNALS, CANON, LOG, MEMORY_KIND, REGISTER, VaultSettings
 
@@ -50,9 +50,6 @@ _MAX_NAME_LENGTH = 100
 _MAX_TOPIC_LENGTH = 180
 _MAX_TAGS = 20
 
-_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*|\d+")
-_TIME_OF_DAY = re.compile(r"\b\d{1,2}:\d\d\b")
-_SEPARATORS = re.compile(r"[\s-]+")
 _MIN_CONTENT_WORDS = 3
 _STATEMENT_WORDS = frozenset(
     """is are means must should shall never always has have uses use needs need requires require prefers prefer wants want
@@ -242,6 +239,15 @@ def apply_pii_policy(text: str, kind: str, settings: VaultSettings, metadata: Se
     )
 
 
+def _as_form(signal: str) -> str:
+    return " ".join(signal.replace("-", " ").split())
+
+
+def _is_time_of_day(word: str) -> bool:
+    hour, _, minute = word.strip(".,;()").partition(":")
+    return hour.isdecimal() and len(hour) <= 2 and minute.isdecimal() and len(minute) == 2
+
+
 def find_noise_signal(text: str, signals: Sequence[str]) -> str | None:
     """Return the signal that makes a text noise, or ``None``."""
     plain = normalise_text(text)
@@ -249,17 +255,17 @@ def find_noise_signal(text: str, signals: Sequence[str]) -> str | None:
     matches = list(dict.fromkeys(pattern.findall(plain)))
     if not matches:
         return None
-    found = [signal_by_form[_SEPARATORS.sub(" ", match)] for match in matches]
+    found = [signal_by_form[_as_form(match)] for match in matches]
     always = next((signal for signal in found if signal not in AMBIGUOUS_SIGNALS), None)
     if always is not None:
         return always
     rest = plain
     for match in matches:
         rest = rest.replace(match, " ")
-    words = _WORD.findall(rest)
+    words = find_words(rest)
     content_words = {word for word in words if word not in NOISE_STOP_WORDS}
     is_lasting_statement = (
-        not _TIME_OF_DAY.search(plain)
+        not any(map(_is_time_of_day, plain.split()))
         and not content_words & _MOMENTARY_WORDS
         and any(word in _STATEMENT_WORDS for word in words)
         and len(content_words) >= _MIN_CONTENT_WORDS
@@ -272,7 +278,7 @@ def _compile_signals(signals: tuple[str, ...]) -> tuple[re.Pattern[str], dict[st
     """Return a pattern of the signals as whole words, joined by blanks or hyphens, and each signal by its plain form."""
     forms: dict[str, str] = {}
     for signal in signals:
-        forms.setdefault(_SEPARATORS.sub(" ", normalise_text(signal)), signal)
+        forms.setdefault(_as_form(normalise_text(signal)), signal)
     alternatives = (r"[\s-]+".join(map(re.escape, form.split(" "))) for form in forms)
     return re.compile(r"(?<![\w-])(?:" + "|".join(alternatives) + r")(?![\w-])" if signals else r"(?!)"), forms
 

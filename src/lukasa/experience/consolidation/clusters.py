@@ -45,7 +45,7 @@ from lukasa.experience.episodes import EPISODE, Episode, is_failure, is_success
 from lukasa.experience.knowledge import MAX_SOURCES, derived_keys
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.stopwords import STOP_WORDS
-from lukasa.text.terms import fold_text, stem_word
+from lukasa.text.terms import UNSPACED_SCRIPT, find_words, fold_text, stem_word
 
 CLUSTER = "cluster"
 _SOLVED_LABEL = "solved=yes"
@@ -62,11 +62,6 @@ _MAX_ACTIONS = 200
 _MAX_GOAL_CHARS = 2_000
 _MAX_TEXT_CHARS = 400
 _MAX_ERRORS = 20
-_WORD = re.compile(r"[^\W_]+")
-_LETTER = re.compile(r"[^\W\d_]")
-_UNSPACED_SCRIPT = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
-)
 _VARIABLE_PARTS = re.compile(r"\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|`[^`\n]{0,200}`|\S*[/\\]\S*|\b\w*\d\w*\b")
 _TASK_WORDS = """
 implement add create fix update write build make set get post put patch delete remove refactor improve change use run
@@ -173,11 +168,11 @@ def _intern(words: tuple[str, ...]) -> tuple[str, ...]:
 def goal_terms(goal: str) -> frozenset[str]:
     """Return the stems of a goal, without numbers, hashes and ids; scripts without spaces give pairs of characters."""
     terms: set[str] = set()
-    for word in _WORD.findall(fold_text(goal[:_MAX_GOAL_CHARS])):
-        if not word.isascii() and _UNSPACED_SCRIPT.search(word):
+    for word in find_words(fold_text(goal[:_MAX_GOAL_CHARS]).replace("'", " ")):
+        if not word.isascii() and UNSPACED_SCRIPT.search(word):
             terms.update(word[start : start + 2] for start in range(max(1, len(word) - 1)))
         elif word not in STOP_WORDS and (
-            word.isalpha() or (_LETTER.search(word) and 3 * sum(map(str.isdigit, word)) < len(word))
+            word.isalpha() or (any(map(str.isalpha, word)) and 3 * sum(map(str.isdigit, word)) < len(word))
         ):
             terms.add(stem_word(word) or word)
     return frozenset(terms)

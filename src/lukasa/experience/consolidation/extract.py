@@ -44,6 +44,7 @@ from lukasa.experience.consolidation.clusters import (
 from lukasa.experience.consolidation.injection_filter import is_suspicious
 from lukasa.experience.consolidation.resolutions import (
     MIN_SIMILARITY,
+    REPEATED_GAPS,
     ResolutionComparison,
     SolvedError,
     mask_differences,
@@ -63,7 +64,6 @@ _MAX_SEQUENCES = 50
 _MAX_STEPS = 20
 _MAX_SHOWN_EPISODES = 20
 _WORD_SPLIT = re.compile(r"(\W+|_+)")
-_REPEATED_GAPS = re.compile(r"…(?:[\s,;:/._-]*…)+")
 _LANGUAGES = {
     ".ts": "typescript", ".tsx": "typescript", ".js": "javascript", ".py": "python", ".go": "go", ".rs": "rust",
     ".java": "java", ".rb": "ruby", ".sql": "sql", ".cs": "csharp", ".cpp": "cpp", ".c": "c", ".php": "php",
@@ -266,7 +266,7 @@ def general_goal(goals: Sequence[str]) -> str:
             parts.append(part if is_common else "…")
         else:
             parts.append(part)
-    return " ".join(_REPEATED_GAPS.sub("…", "".join(parts)).split())
+    return " ".join(REPEATED_GAPS.sub("…", "".join(parts)).split())
 
 
 def common_sequence(sequences: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], float]:

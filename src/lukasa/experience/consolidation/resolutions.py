@@ -26,7 +26,7 @@ from rapidfuzz.distance import Indel, Levenshtein
 
 from lukasa.core.text_cache import cache_texts
 from lukasa.text.stopwords import STOP_WORDS
-from lukasa.text.terms import fold_text, stem_word
+from lukasa.text.terms import find_words, fold_text, stem_word
 
 if TYPE_CHECKING:
     from lukasa.models.embedder import Embedder
@@ -42,14 +42,13 @@ _UNKNOWN_SCALE_FACTOR = MIN_SIMILARITY / 0.8
 _MIN_ALIGNED_SIMILARITY = 0.7
 _MAX_REPLACED_WORDS = 3
 _MAX_NEAREST = 24
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _DAYS = frozenset(
     {"yesterday", "today", "tomorrow", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}
 )
 _PUNCTUATION = ".,;:!?()[]{}<>\"'`“”‘’"
 _SPECIFIC = re.compile(r"\d|[^\W_][_./\\:@=#][^\W_]|[a-z][A-Z]|^[A-Z]{2,}$|^[`\"'$/#@-]")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_REPEATED_GAPS = re.compile(r"…(?:[\s,;:/._-]*…)+")
+REPEATED_GAPS = re.compile(r"…(?:[\s,;:/._-]*…)+")
 _NEGATIONS = frozenset(
     "not no never don't cannot without avoid doesn't isn't won't can't didn't wasn't".split()  # noqa: SIM905 - a list of words reads best as words
 )
@@ -247,7 +246,7 @@ def own_objects(solved: SolvedError, others: Sequence[SolvedError]) -> frozenset
 
 @cache_texts(1 << 14, 16_000_000, per_character=10)
 def _stems(text: str) -> frozenset[str]:
-    words = _WORD.findall(fold_text(text))
+    words = find_words(fold_text(text))
     return frozenset(stem_word(word) or word for word in words if word not in STOP_WORDS and not word.isdigit())
 
 
@@ -272,7 +271,7 @@ def have_same_frame(a: str, b: str) -> bool:
 @cache_texts(1 << 14, 8_000_000)
 def are_opposite(a: str, b: str) -> bool:
     """Return whether one text asks for the opposite change, or says in nearly the same words that something is not so."""
-    words, others = (_WORD.findall(fold_text(text)) for text in (a, b))
+    words, others = (find_words(fold_text(text)) for text in (a, b))
     stems, other_stems = (frozenset(map(stem_word, group)) for group in (words, others))
     for one, other in _OPPOSITES:
         for mine, theirs in ((stems, other_stems), (other_stems, stems)):
@@ -319,7 +318,7 @@ def mask_differences(text: str, others: Sequence[str], objects: Container[str] =
             bare not in known and (is_name or (_SPECIFIC.search(word) and bare not in STOP_WORDS))
         ):
             gaps.add(index)
-    return _REPEATED_GAPS.sub("…", " ".join(_mask_word(w) if i in gaps else w for i, w in enumerate(words)))
+    return REPEATED_GAPS.sub("…", " ".join(_mask_word(w) if i in gaps else w for i, w in enumerate(words)))
 
 
 def _mask_word(word: str) -> str:

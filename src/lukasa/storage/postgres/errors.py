@@ -70,7 +70,11 @@ def translate_connection_error(error: Exception, url: str) -> LukasaError:
     message = _read_server_message(error).rpartition("FATAL:")[2].strip()
     # Mask the password, and the pieces of it that a misread URL might show, the longest first.
     password = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
-    secrets = {password, *re.split(r"[@/ %]", password), *re.findall(r"(?i)password=([^&\s]+)", url)}
+    secrets = {
+        password,
+        *password.replace("@", " ").replace("/", " ").replace("%", " ").split(" "),
+        *re.findall(r"(?i)password=([^&\s]+)", url),
+    }
     secrets |= {password[index + 1 :] + "@" for index, character in enumerate(password) if character == "@"}
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) > 1:

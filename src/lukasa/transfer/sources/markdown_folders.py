@@ -15,6 +15,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from lukasa.errors import FormatError
+from lukasa.text.markdown import read_bullet, read_fence, read_heading
 from lukasa.text.sentences import split_sentences
 from lukasa.transfer.sources import SourceFile, SourceItem, SourceMemory, Unreadable, make_memory
 from lukasa.transfer.sources.files import modified_at, read_text_file, walk_folder
@@ -22,12 +23,7 @@ from lukasa.vault.settings import DEFAULT_MAX_LENGTH
 
 _MAX_NOTE_BYTES = 20_000_000
 _MAX_FRONT_MATTER = 100_000
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
-_BULLET = re.compile(r"\s{0,12}[-*+]\s+(.*)")
-_HEADING = re.compile(r"\s{0,3}#{1,6}(\s|$)")
-_FENCE = re.compile(r"\s{0,3}(```|~~~)")
 _OBSERVATION = re.compile(r"\[([^\[\]()]+)\]\s+(\S.*)")
-_CLOCK = re.compile(r"\d{1,3}:\d\d(:\d\d)?([.,]\d{1,3})?(\s+-\s+\d{1,3}:\d\d(:\d\d)?([.,]\d{1,3})?)?")
 _RELATION = re.compile(r"""(?:(\S+)|"([^"]+)"|'([^']+)')\s*\[\[([^\[\]]+)\]\]\s*(\([^()]*\))?""")
 _HERMES_FILES = {"MEMORY.md": "general", "USER.md": "user"}
 _HERMES_DELIMITER = "\n§\n"
@@ -42,7 +38,7 @@ def detect_folder(path: Path) -> str | None:
             if is_plain and name.endswith(".md"):
                 with file.open("rb") as content:
                     head = content.read(4_000).decode("utf-8", "replace")
-                if head.startswith("---\n") and re.search(r"^(permalink|type|title):", head, re.MULTILINE):
+                if head.startswith("---\n") and any(f"\n{name}:" in head for name in ("permalink", "type", "title")):
                     return "basic-memory"
     return None
 
@@ -103,14 +99,15 @@ def read_notes(path: Path) -> Iterator[SourceItem]:
 
 def _read_note(name: str, text: str, changed: datetime) -> Iterator[SourceItem]:
     fields: Mapping[str, Any] = {}
-    if (found := _FRONT_MATTER.match(text)) is not None and len(found[1]) <= _MAX_FRONT_MATTER:
+    front, rest = _split_front_matter(text)
+    if rest is not None and len(front) <= _MAX_FRONT_MATTER:
         try:
-            loaded = yaml.safe_load(found[1])
+            loaded = yaml.safe_load(front)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             yield Unreadable(f"{name}, front matter", f"It is not YAML: {str(error)[:200]}")
             loaded = None
         fields = loaded if isinstance(loaded, dict) else {}
-        text = text[found.end() :]
+        text = rest
     title = fields.get("title") if isinstance(fields.get("title"), str) else name.rpartition("/")[2].removesuffix(".md")
     given = fields.get("tags")
     own_tags = [tag for tag in given if isinstance(tag, str)] if isinstance(given, list) else []
@@ -130,17 +127,34 @@ def _read_note(name: str, text: str, changed: datetime) -> Iterator[SourceItem]:
         yield SourceMemory(name, memory)
 
 
+def _split_front_matter(text: str) -> tuple[str, str | None]:
+    """Return the front matter of a note and what follows it; None if it has none."""
+    first, _, rest = text.partition("\n")
+    lines = rest.split("\n")
+    end = next((place for place, line in enumerate(lines) if line.rstrip(" \t") == "---"), None)
+    if first.rstrip(" \t") != "---" or not end:
+        return "", None
+    return "\n".join(lines[:end]), "\n".join(lines[end + 1 :])
+
+
+def _is_clock(text: str) -> bool:
+    """Tell whether a text is made of times alone, as in a transcript: ``0:05``, ``00:01:02.5 - 00:01:04``."""
+    return ":" in text and all(
+        part.isdecimal() for part in text.replace(" - ", ":").replace(".", ":").replace(",", ":").split(":")
+    )
+
+
 def _statements(text: str, title: str) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the category, the text and the tags of everything that a note states."""
     paragraph: list[str] = []
     in_fence = False
     for line in [*text.split("\n"), ""]:
-        if _FENCE.match(line):
+        if read_fence(line):
             in_fence = not in_fence
-        bullet = None if in_fence else _BULLET.fullmatch(line)
-        content = line.strip() if bullet is None else bullet[1].strip()
+        bullet = None if in_fence else read_bullet(line)
+        content = line.strip() if bullet is None else bullet
         statement = None if in_fence else _parse_statement(content, title, is_bullet=bullet is not None)
-        if (statement is not None or not content or _HEADING.match(line)) and not in_fence:
+        if (statement is not None or not content or read_heading(line.lstrip())[0]) and not in_fence:
             yield from (("note", part, []) for part in _pack(title, "\n".join(paragraph)))
             paragraph = []
             if statement is not None:
@@ -160,7 +174,7 @@ def _parse_statement(content: str, title: str, *, is_bullet: bool) -> tuple[str,
     found = _OBSERVATION.fullmatch(content)
     category = found[1].strip() if found is not None else ""
     is_task_mark = len(category) < 2 and (category.lower() in ("", "x") or not category.isalnum())
-    if found is None or _CLOCK.fullmatch(category) or is_task_mark:
+    if found is None or _is_clock(category) or is_task_mark:
         return None
     return category, f"{title}: {found[2].strip()}", tags
 

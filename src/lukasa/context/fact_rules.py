@@ -18,13 +18,12 @@ from lukasa.text.analysis import (
     is_question,
     is_supposition,
     names_day,
-    plain_word,
     repair_line,
     split_clauses,
-    starts_with,
 )
 from lukasa.text.lexicon import WORDS
 from lukasa.text.patterns import compile_on_use
+from lukasa.text.terms import plain_word, starts_with
 
 _BE = frozenset({"is", "are", "am", "was", "were", "ist", "sind", "bin", "i'm"})
 _SLOTS = {"live in": "home", "work at": "employer", "work for": "employer", "work as": "work", "come from": "origin"}
@@ -104,17 +103,15 @@ def _find_instruction(text: str, speaker: str) -> Fact | None:
     if start in ("no", "kein", "keine", "nix", "nichts"):
         is_asked = rest.text != clause.text or not WORDS["prepositions"].keys().isdisjoint(after)
         is_order = is_order and is_asked and rest.vocabulary.isdisjoint(_BE - {"am"})
-    is_order = is_order or clause.plain[-2:] in (["now", "on"], ["going", "forward"]) or _wishes_style(rest)
+    is_order = is_order or clause.plain[-2:] in (["now", "on"], ["going", "forward"])
+    is_order = is_order or (
+        rest.plain[0] in ("keep", "make") and not WORDS["styles"].keys().isdisjoint(rest.plain[2:4])
+    )
+    is_order = is_order or (
+        rest.plain[0] in WORDS["answering"] and not {"in", "auf", "with", "without", "ohne"}.isdisjoint(rest.plain[1:4])
+    )
     what = " ".join(cut_reasons(rest.words))
     return Fact(f"{speaker} asks: {what[0].lower()}{what[1:]}", rule="preference") if is_order and what else None
-
-
-def _wishes_style(clause: Clause) -> bool:
-    """Tell whether a clause asks for a style of answers: "keep it short", "answer in French"."""
-    first = clause.plain[0] if clause.plain else ""
-    return (first in ("keep", "make") and not WORDS["styles"].keys().isdisjoint(clause.plain[2:4])) or (
-        first in WORDS["answering"] and not {"in", "auf", "with", "without", "ohne"}.isdisjoint(clause.plain[1:4])
-    )
 
 
 def _find_name(clause: Clause) -> Iterator[Fact]:
@@ -308,7 +305,12 @@ def _find_identity(clause: Clause) -> Iterator[Fact]:
         if state in WORDS["listed_states"]:
             for item in _split_list(rest[len(state) + 1 :]):
                 yield _fact(clause, f"{speaker} {be} {state} {to_third_person(item)}", "identity")
-        elif state or _is_lasting_state(rest) or (_starts_with_role(rest) and not _is_judgement(rest)):
+        elif (
+            state
+            or starts_with(rest.lower(), WORDS["lasting_self"])
+            or clause.is_on_team
+            or (_starts_with_role(rest) and not _is_judgement(rest))
+        ):
             slot = {"from": f"origin {own}", "based in": f"home {own}"}.get(state, "")
             is_work = _starts_with_role(rest) and WORDS["personal_roles"].keys().isdisjoint(rest.lower().split()[:5])
             yield _fact(
@@ -388,12 +390,6 @@ def _is_lasting_of(subject: str, rest: str) -> bool:
     )
     is_named = len(words) == 1 and last in WORDS["naming_subjects"] and words[0] not in WORDS["adjectives"]
     return is_state or is_named or _is_hard(rest) or (words[0] in WORDS["prepositions"] and len(words) > 1)
-
-
-def _is_lasting_state(rest: str) -> bool:
-    """Tell whether "I am rest" says what somebody is for long: on a team, training for a race, a morning person."""
-    words = Clause(rest, "").plain
-    return starts_with(rest.lower(), WORDS["lasting_self"]) or (words[0] in ("on", "at") and "team" in words[:4])
 
 
 _RULES: tuple[FactRule, ...] = (

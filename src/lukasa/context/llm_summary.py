@@ -93,16 +93,14 @@ def _long_words(text: str) -> list[str]:
     return [word for word in find_words(text) if len(word) > 2]
 
 
-def _without_fence(text: str) -> str:
-    return text.strip().removeprefix("```").removeprefix("json").removesuffix("```").strip()
-
-
 def propose_facts(model: LanguageModel, turns: Sequence[Turn], counter: TokenCounter) -> list[Fact]:
     """Return the facts that a model finds in turns, each with the turn it comes from; none when the model fails."""
     messages = _build_messages(_FACTS_INSTRUCTIONS.format(most=_MAX_FACTS), [], turns, counter)
     try:
         answer = model.complete(messages, max_tokens=1_000)
-        proposals = canonical_json.decode(_without_fence(answer.text))
+        proposals = canonical_json.decode(
+            answer.text.strip().removeprefix("```").removeprefix("json").removesuffix("```").strip()
+        )
     except (StoreUnavailable, InvalidInput):
         return []
     if not isinstance(proposals, list):

@@ -18,10 +18,10 @@ from dataclasses import replace
 from lukasa.context.facts import states_fact
 from lukasa.context.state import ConversationSummary, SummaryLine, Turn
 from lukasa.core.text_cache import cache_texts
-from lukasa.text.analysis import contains_phrase, plain_text, starts_with
 from lukasa.text.lexicon import WORDS
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import CHAT_STOP_WORDS
+from lukasa.text.terms import contains_phrase, plain_text, starts_with
 
 HEADING = "Previous conversation summary:"
 BY_RULES, BY_HAND = "extractive", "hand"
@@ -235,7 +235,6 @@ def _is_repetition(first: frozenset[str], second: frozenset[str]) -> bool:
     return shared >= _SIMILARITY_THRESHOLD * (small + large - shared) and _number_terms(first) == _number_terms(second)
 
 
-@cache_texts(8_192, 16_000_000)
 def _number_terms(terms: frozenset[str]) -> frozenset[str]:
     return frozenset(term for term in terms if any(map(str.isdigit, term)))
 

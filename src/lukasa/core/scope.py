@@ -30,15 +30,10 @@ _MAX_NAME_LENGTH = 200
 _MARKS_AS_SPACES = str.maketrans(dict.fromkeys("._:@/+#-", " "))
 
 
-def _is_agent_name(name: str) -> bool:
-    """Tell whether a name has only small letters, digits and marks, and single blanks before letters and digits."""
-    is_plain = is_plain_name(name, "._:@/+#- ", _MAX_NAME_LENGTH, letters=LOWER)
-    return is_plain and all(part[:1] in LOWER for part in name.split(" "))
-
-
 def check_agent_name(name: str) -> None:
     """Raise ``InvalidInput`` for a name that no agent may have: a reserved one, or one that looks like another."""
-    if name.__class__ is not str or not _is_agent_name(name):
+    is_plain = name.__class__ is str and is_plain_name(name, "._:@/+#- ", _MAX_NAME_LENGTH, letters=LOWER)
+    if not is_plain or not all(part[:1] in LOWER for part in name.split(" ")):
         raise InvalidInput(
             f"{name!r:.80} is not the name of an agent: another could look the same.",
             hint="Use small letters from a to z, digits, single spaces and . _ : @ / + # - after the first character.",

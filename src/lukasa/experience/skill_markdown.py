@@ -69,7 +69,7 @@ def parse_skill(markdown: str) -> SkillText | list[SkillFault]:
         elif level == 1:
             if title_line:
                 faults.append(SkillFault(number, f"a second title; the first one is in line {title_line}"))
-            title, title_line = _without_prefix(name), number
+            title, title_line = name[6 if name.lower().startswith("skill:") else 0 :].strip(), number
             if not title:
                 faults.append(SkillFault(number, "the title is empty; write '# Skill: what it does'"))
                 title = "?"
@@ -95,11 +95,6 @@ def parse_skill(markdown: str) -> SkillText | list[SkillFault]:
     lists = [tuple(entry for _, entry in entries) for entries in (prerequisites, steps, criteria)]
     text = SkillText(title, lists[0], lists[1], tuple(errors), lists[2])
     return sorted(faults, key=lambda fault: fault.line) if faults else text
-
-
-def _without_prefix(title: str) -> str:
-    prefix, colon, rest = title.partition(":")
-    return rest.strip() if colon and prefix.strip().lower() == "skill" else title.strip()
 
 
 def _parse_entries(

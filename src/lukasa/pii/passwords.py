@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterator
 from functools import cache, partial
 from importlib.resources import files
@@ -116,8 +117,8 @@ _TECHNICAL_TERM = re.compile(
     re.IGNORECASE,
 )
 """What follows the word password in talk of programs: algorithms, versions, names of fields, lengths, files and addresses."""
+_STRONG_KINDS = (frozenset(string.ascii_letters), frozenset(string.digits), frozenset("!@#$%^&*+~?"))
 _LIKE_A_PASSWORD = re.compile(r"(?=[^A-Za-z]*[A-Za-z])(?:[^0-9]*[0-9].*|.*[!@#$%^&*+~?].*)|[0-9]{6,}")
-_STRONG_PASSWORD = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])(?=.*[!@#$%^&*+~?]).{6}")
 
 
 def looks_like_password(value: str) -> bool:
@@ -164,7 +165,7 @@ def password_scan(search: KeywordPattern, text: str, lower: str) -> Scan:
 
 def _judge_value(value: str) -> Literal["harmless", "likely", "strong", "password"]:
     """Tell whether a value without a sign before it looks like a password, is made like a strong one, or both."""
-    is_strong = not value.isalnum() and _STRONG_PASSWORD.match(value) is not None
+    is_strong = len(value) > 5 and all(not kind.isdisjoint(value) for kind in _STRONG_KINDS)
     if looks_like_password(value):
         return "password" if is_strong else "likely"
     return "strong" if is_strong else "harmless"

@@ -73,7 +73,6 @@ _LOCKED = re.compile(
     r"building|house|gym|intercom)(?:['’]s)?(?: (?:system|box|panel|guest|entry|access|master|key|lock))?[ -]\Z"
 )
 """A word for something that is locked, before a code."""
-_WIFI = re.compile(r"wi-?fi(?: guest)? \Z")
 _CHANGED = re.compile(r"\b(?:set|chang|reset|updat|rotat|switch|änder)\w*\b")
 _NO_SECRET = re.compile(
     r"[A-Z]{2,10}-\d+|802\..*|.*\b(?:wpa|psk|ghz|mbps)\b.*|[a-z]+(?:[_-][a-z]+)*_?\d{0,2}\(.*", re.IGNORECASE
@@ -99,7 +98,7 @@ def prose_scan(keyword: str, search: KeywordPattern, text: str, lower: str) -> S
             words = value.replace("-", " ").split()
             found = 3 * sum(map(COMMON_WORDS.__contains__, words)) < len(words)
         elif group == "word":
-            found = _WIFI.search(before) is not None and _is_word_alone(value)
+            found = before.endswith(("wifi ", "wi-fi ", "wifi guest ", "wi-fi guest ")) and _is_word_alone(value)
         elif group == "number":
             found = _LOCKED.search(before) is not None
         elif group in ("camel", "pair"):

@@ -7,6 +7,7 @@ another format is a token if it is random enough; so is a value after a word suc
 from __future__ import annotations
 
 import re
+import string
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cache, partial
@@ -152,7 +153,6 @@ def find_web_tokens(text: str, position: int) -> Iterator[Span]:
             position = dot
 
 
-_KEY_CHARACTER = re.compile(r"[A-Z0-9]")
 PRIVATE_KEYS = {
     "PRIVATE KEY": re.compile(
         r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----(?:(?P<body>[^-]{0,20000})-----END[A-Z0-9 ]{1,60}-----)?"
@@ -161,10 +161,13 @@ PRIVATE_KEYS = {
 }
 
 
+_KEY_CHARACTERS = frozenset(string.ascii_uppercase + string.digits)
+
+
 def find_private_keys(hint: str, text: str, position: int) -> Iterator[Span]:
     """Yield the private keys. Armour with nothing but small letters inside is an example."""
     for match in PRIVATE_KEYS[hint].finditer(text, position):
-        if match["body"] is None or _KEY_CHARACTER.search(match["body"]):
+        if match["body"] is None or not _KEY_CHARACTERS.isdisjoint(match["body"]):
             yield match.span()
 
 
@@ -206,7 +209,7 @@ _PROVIDER_NAMES = (files(__package__) / "provider_names.txt").read_text("utf-8")
 _PROVIDER_NAME_CONTEXT = re.compile(build_trie_pattern(dict.fromkeys(_PROVIDER_NAMES, "")) + r"[\w.-]{0,20}\Z")
 """The name of a provider before ``key``."""
 _NO_PART_OF_NAME = re.compile(r"[^\w.-]")
-_HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
+_HEX_DIGITS, _HEX_CAPITALS = frozenset("0123456789abcdef"), frozenset("0123456789ABCDEF")
 _LONG_PART = re.compile(r"[^-_./]{10}")
 _MAX_JUDGED = 100
 """How many characters of a long value show whether it is random."""
@@ -257,4 +260,6 @@ def _is_random(whole_value: str) -> bool:
         return False
     if len(value) >= 20 and sum(map(head.count, "0123456789")) >= 0.95 * len(head):
         return False
-    return has_entropy(head, 2.7 if _HEXADECIMAL.fullmatch(value) else 3.2) and not is_published(value)
+    return has_entropy(
+        head, 2.7 if _HEX_DIGITS.issuperset(value) or _HEX_CAPITALS.issuperset(value) else 3.2
+    ) and not is_published(value)

@@ -13,12 +13,10 @@ from datetime import date
 from enum import StrEnum
 from typing import NamedTuple
 
-from lukasa.core.text_cache import cache_texts
-from lukasa.text.analysis import contains_phrase, plain_text, starts_with
 from lukasa.text.dates import Period, find_periods
 from lukasa.text.lexicon import WORDS
 from lukasa.text.patterns import compile_on_use
-from lukasa.text.terms import extract_keywords, fold_text, terms_from_words
+from lukasa.text.terms import contains_phrase, extract_keywords, fold_text, plain_text, starts_with, terms_from_words
 
 USER_ROLES = frozenset({"user", "human", "customer"})
 ASSISTANT_ROLES = frozenset({"assistant", "agent", "ai", "bot", "model", "system", "tool"})
@@ -180,7 +178,6 @@ def _says(plain: str, name: str) -> bool:
     return contains_phrase(plain, WORDS[name])
 
 
-@cache_texts(1_024)
 def _name_pattern(name: str) -> re.Pattern[str]:
     """Match a name or its first word, with or without a possessive ending."""
     first = name.split()[0] if name.split() else name

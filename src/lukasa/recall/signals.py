@@ -177,7 +177,6 @@ def _question_share(passage: str) -> float:
     return sum(brief) / (sum(map(len, sentences)) or 1)
 
 
-@cache_texts(1 << 13)
 def _states_rule(passage: str) -> bool:
     """Return whether a text states a standing rule."""
     lowered = passage.lower()

@@ -217,10 +217,6 @@ def plan_retention(
     return old, compressed[retention.compressed :]
 
 
-def _checkpoint_number(name: str) -> int | None:
-    return find_number(name, "checkpoint_", ".json", ".json.gz", digits=_DIGITS)
-
-
 def _deltas_number(name: str) -> int | None:
     return find_number(name, "deltas_", ".jsonl", digits=_DIGITS)
 
@@ -251,7 +247,7 @@ class CheckpointFiles:
         found = [
             CheckpointFileInfo(number, file.name, file.size, file.modified, file.name.endswith(".gz"))
             for file in self.list_files()
-            if (number := _checkpoint_number(_file_name(file))) is not None
+            if (number := find_number(_file_name(file), "checkpoint_", ".json", ".json.gz", digits=_DIGITS)) is not None
         ]
         return sorted(found, key=lambda entry: (-entry.number, entry.compressed))
 

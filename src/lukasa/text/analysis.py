@@ -6,15 +6,14 @@ of the sentence. What is decided from it (a fact, a change, a repetition) is dec
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Container, Iterator, Sequence
 
 from lukasa.text.lexicon import WORDS
+from lukasa.text.terms import contains_phrase, plain_word, starts_with
 
 QUOTATION_PLACEHOLDER = "\ufffc"
 """A character in place of a quotation; a sentence that has it states nothing."""
 _QUESTION_MARKS = ("?", "？", "؟", "?)", '?"', "?”", "?!")
-_PUNCTUATION = "\"'`“”„‘’«»()[]{}<>,;:.!?…*_"
 _MAX_SUBJECT_WORDS = 9
 _MAX_SETTING_WORDS = 7
 _BREAKS = frozenset({"-", "–", "—", "but", "aber"})
@@ -55,41 +54,6 @@ _FINITE_VERBS = (
 )
 
 
-def plain_word(word: str) -> str:
-    """Return a word in small letters, without punctuation around it and with straight apostrophes."""
-    return word.strip(_PUNCTUATION).lower().replace("’", "'")
-
-
-def plain_text(text: str) -> str:
-    """Return the words of a text in small letters, without punctuation around them, with single blanks."""
-    return " ".join(filter(None, map(plain_word, text.split())))
-
-
-def starts_with(text: str, phrases: Iterable[str]) -> bool:
-    """Tell whether a text in small letters begins with one of some phrases, as whole words."""
-    spaced = text.replace(",", "").replace(":", "").replace("’", "'") + " "
-    return any(spaced.startswith(f"{phrase} ") for phrase in phrases)
-
-
-def contains_phrase(text: str, phrases: Iterable[str]) -> bool:
-    """Tell whether a text in small letters has one of some phrases in it, as whole words."""
-    spaced = f" {text.replace('’', chr(39))} "
-    return any(f" {phrase} " in spaced for phrase in phrases)
-
-
-def leave_out_phrases(text: str, phrases: Iterable[str]) -> str:
-    """Return a text without some phrases, which are in small letters, and without a comma before each."""
-    spaced = f" {text} "
-    lowered = spaced.lower()
-    for phrase in phrases:
-        place = lowered.find(f" {phrase}")
-        end = place + len(phrase) + 1
-        if place >= 0 and not lowered[end].isalnum() and len(lowered) == len(spaced):
-            spaced = spaced[:place].rstrip(" ,") + spaced[end:]
-            lowered = spaced.lower()
-    return spaced.strip()
-
-
 def is_question(sentence: str) -> bool:
     """Tell whether a sentence ends with a question mark of any script."""
     return sentence.endswith(_QUESTION_MARKS)
@@ -126,21 +90,15 @@ class Clause:
         self.setting = setting
         self.words = text.split()
         self.lowered = text.lower()
-
-    @cached_property
-    def plain(self) -> list[str]:
+        self.plain = [plain_word(word) for word in self.words] or [""]
         """The words in small letters and without punctuation."""
-        return [plain_word(word) for word in self.words] or [""]
+        self.vocabulary = frozenset(self.plain)
+        """The words, whatever their order."""
 
     @property
     def first_word(self) -> str:
         """The first word, up to an apostrophe: "we" of "We're"."""
         return self.plain[0].partition("'")[0]
-
-    @cached_property
-    def vocabulary(self) -> frozenset[str]:
-        """The words, whatever their order."""
-        return frozenset(self.plain)
 
     @property
     def is_asked(self) -> bool:
@@ -156,7 +114,7 @@ class Clause:
             or self.is_asked
         )
 
-    @cached_property
+    @property
     def is_negated(self) -> bool:
         """Whether the clause denies; "in Vault, not in files" denies nothing that it states."""
         places = [place for place, word in enumerate(self.plain) if word in WORDS["negation"]]
@@ -179,6 +137,11 @@ class Clause:
     def is_habit(self) -> bool:
         """Whether the clause says how often or at what time."""
         return not self.vocabulary.isdisjoint(WORDS["evidence"]) or not self.vocabulary.isdisjoint(WORDS["frequencies"])
+
+    @property
+    def is_on_team(self) -> bool:
+        """Whether the clause says that somebody is on a team."""
+        return "on" in self.plain[:3] and "team" in self.plain[:7]
 
     @property
     def is_decision(self) -> bool:

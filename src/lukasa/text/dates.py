@@ -48,9 +48,8 @@ _RELATIVE_RE = compile_on_use(
 )
 _RELATIVE_HINTS = [
     *("ago", "last ", "next ", "this ", "past ", "yesterday", "tomorrow", "today", "tonight", "from now"),
-    *("previous ", "coming ", "back", "later", "other day"),
+    *("previous ", "coming ", "back", "later", "other day", "in "),
 ]
-_FUTURE_HINT = compile_on_use(r"in (?:\d|" + "|".join(_NUMBER_WORDS) + r").{0,12} (?:day|week|month|year)")
 
 _GERMAN_WORDS = {
     "heute": "today", "morgen": "tomorrow", "übermorgen": "the day after tomorrow", "vorgestern": "the day before yesterday", "gestern": "yesterday", "nächste": "next", "nächsten": "next", "nächster": "next",
@@ -132,7 +131,7 @@ def find_periods(text: str, moment: date | None = None) -> tuple[Period, ...]:
         for pattern in _ABSOLUTE_RE:
             rest = pattern.sub(collect, rest)
     lower = text.lower()
-    if moment is not None and (any(hint in lower for hint in _RELATIVE_HINTS) or _FUTURE_HINT.search(lower)):
+    if moment is not None and any(hint in lower for hint in _RELATIVE_HINTS):
         for match in _RELATIVE_RE.finditer(text):
             try:
                 found[

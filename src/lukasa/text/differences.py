@@ -387,7 +387,6 @@ def _strip_german_ending(word: str) -> str:
     )
 
 
-@cache_texts(4_096)
 def stem_english(word: str) -> str:
     """Return the base of an inflected word; different words rarely share one."""
     if word in words.IRREGULAR_FORMS:

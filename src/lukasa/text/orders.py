@@ -207,11 +207,7 @@ _FOREIGN_STEMS = frozenset(
     ("igno", "oubl", "verg", "miss", "olvi", "esqu", "desc", "omit", "dime", "tras", "nege", "zign", "zapo", "tien")
 )
 _LOOKALIKES = str.maketrans("аеорсухіјѕһԁɡԛԝвкмнтαεορτυικνχγ" + "ıℓ", "aeopcyxijshdgqwbkmhtaeoptuiknxy" + "il")
-_FOREIGN_LETTER, _WORD, _LATIN_LETTER = (
-    compile_on_use("[\u0370-\u052f]"),
-    compile_on_use(r"\w+"),
-    compile_on_use("[a-z]"),
-)
+_WORD = compile_on_use(r"\w+")
 _STYLED = compile_on_use("[\u2100-\u214f\u2460-\u24ff\uff01-\uff5e\U0001d400-\U0001d7ff\U0001f130-\U0001f189]+")
 
 
@@ -259,7 +255,7 @@ def _fold(text: str) -> tuple[str, set[str]]:
     else:
         plain = _STYLED.sub(lambda run: unicodedata.normalize("NFKC", run[0]), _INVISIBLE.sub("", text))
         folded = " ".join(plain.lower().replace("’", "'").split())
-        if _FOREIGN_LETTER.search(folded):
+        if any("\u0370" <= letter <= "\u052f" for letter in folded):
             folded = _WORD.sub(_unmask_word, folded)
     stems = {word[:_STEM] for word in folded.translate(_MARKS).split()}
     if (
@@ -272,7 +268,7 @@ def _fold(text: str) -> tuple[str, set[str]]:
 
 def _unmask_word(word: re.Match[str]) -> str:
     """Return a word that mixes Latin letters with Greek or Cyrillic ones that look the same in Latin letters alone."""
-    return word[0].translate(_LOOKALIKES) if _LATIN_LETTER.search(word[0]) else word[0]
+    return word[0].translate(_LOOKALIKES) if any("a" <= letter <= "z" for letter in word[0]) else word[0]
 
 
 def _join_letters(run: re.Match[str]) -> str:

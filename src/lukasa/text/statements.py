@@ -17,11 +17,10 @@ from operator import eq
 from typing import NamedTuple
 
 from lukasa.core.text_cache import cache_texts
-from lukasa.text.analysis import contains_phrase, leave_out_phrases
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import STOP_WORDS
-from lukasa.text.terms import find_words, fold_text, stem_word
+from lukasa.text.terms import contains_phrase, find_words, fold_text, leave_out_phrases, stem_word
 from lukasa.text.word_lists import load_word_lists
 
 _MAX_CHARACTERS = 1_200
@@ -166,7 +165,6 @@ _TOKEN = compile_on_use(r"[€$£]?\d[\d.,:/]*\d?[a-z%]*|[#@]?[^\W_]+(?:[-_./@�
 _CLOCK = compile_on_use(r"(\d{1,2})[:.](\d\d)(am|pm)?$|(\d{1,2})(am|pm)$", re.IGNORECASE)
 _ORDINAL_DAY = compile_on_use(r"\b(\d{1,2})\. (?=(?:Jan|Feb|März|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w*\b)")
 _NUMBER = compile_on_use(r"[€$£]?(v?\d[\d.,]*?)(k|m|st|nd|rd|th|%|gb|mb|kb|ms|s|kg|mg|h|min)?$", re.IGNORECASE)
-_ISO_DATE = compile_on_use(r"(\d{4})-(\d\d)-(\d\d)$")
 
 
 @cache_texts(1 << 12, 16_000_000, per_character=30)
@@ -487,8 +485,8 @@ class _Parser:
                 self._add(index, index + 1, ValueType.WEEKDAY, _WEEKDAYS[word])
             elif word in _MONTHS and token[0].isupper() and (len(word) > 3 or word in _MAY or _is_day(following)):
                 self._add_month(index)
-            elif match := _ISO_DATE.match(word):
-                self._add(index, index + 1, ValueType.DATE, f"{match[2]}-{match[3]}")
+            elif len(word) == 10 and word[4] == word[7] == "-" and word.replace("-", "").isdecimal():
+                self._add(index, index + 1, ValueType.DATE, word[5:])
             elif word in _QUARTERS:
                 self._add(index, index + 1, ValueType.QUARTER, word)
             elif (

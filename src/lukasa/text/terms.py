@@ -71,7 +71,7 @@ _IGNORED = compile_on_use(
     "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\ufe00-\ufe0f]+"
 )
 _OTHER_WIDTH = compile_on_use("[\uff01-\uffee]+")  # full-width Latin, half-width katakana
-_APOSTROPHE = compile_on_use(r"['’]")
+_PUNCTUATION = "\"'`“”„‘’«»()[]{}<>,;:.!?…*_"
 _MAX_TERM_LENGTH = 60
 _MAX_PAIRED_WORDS = 12
 _MAX_CACHED_LENGTH = 2_000
@@ -222,7 +222,7 @@ def extract_keywords(text: str) -> list[str]:
     keywords: dict[str, str] = {}
     plain = text if text.isascii() else _IGNORED.sub("", unicodedata.normalize("NFC", text))
     for word in find_words(plain):
-        bare = _APOSTROPHE.split(word, maxsplit=1)[0]  # Anna's, don't, I'm
+        bare = word.replace("’", "'").partition("'")[0]  # Anna's, don't, I'm
         folded = fold_text(bare)
         if (run := None if folded.isascii() else _RUN.fullmatch(folded)) is not None:
             keywords.update((window, window) for window in _choose_windows(run))
@@ -251,12 +251,47 @@ def find_words(text: str) -> list[str]:
     return (_SPACED_WORD if text.isascii() else _WORD).findall(text)
 
 
+def plain_word(word: str) -> str:
+    """Return a word in small letters, without punctuation around it and with straight apostrophes."""
+    return word.strip(_PUNCTUATION).lower().replace("’", "'")
+
+
+def plain_text(text: str) -> str:
+    """Return the words of a text in small letters, without punctuation around them, with single blanks."""
+    return " ".join(filter(None, map(plain_word, text.split())))
+
+
+def starts_with(text: str, phrases: Iterable[str]) -> bool:
+    """Tell whether a text in small letters begins with one of some phrases, as whole words."""
+    spaced = text.replace(",", "").replace(":", "").replace("’", "'") + " "
+    return any(spaced.startswith(f"{phrase} ") for phrase in phrases)
+
+
+def contains_phrase(text: str, phrases: Iterable[str]) -> bool:
+    """Tell whether a text in small letters has one of some phrases in it, as whole words."""
+    spaced = f" {text.replace('’', chr(39))} "
+    return any(f" {phrase} " in spaced for phrase in phrases)
+
+
+def leave_out_phrases(text: str, phrases: Iterable[str]) -> str:
+    """Return a text without some phrases, which are in small letters, and without a comma before each."""
+    spaced = f" {text} "
+    lowered = spaced.lower()
+    for phrase in phrases:
+        place = lowered.find(f" {phrase}")
+        end = place + len(phrase) + 1
+        if place >= 0 and not lowered[end].isalnum() and len(lowered) == len(spaced):
+            spaced = spaced[:place].rstrip(" ,") + spaced[end:]
+            lowered = spaced.lower()
+    return spaced.strip()
+
+
 def list_content_words(text: str) -> tuple[str, ...]:
     """Return the folded words of a text that carry meaning, negations included, in order."""
     folded = fold_text(text)
     words = find_words(folded)
     if "'" in folded or "’" in folded:
-        words = [_APOSTROPHE.split(word, maxsplit=1)[0] for word in words]
+        words = [word.replace("’", "'").partition("'")[0] for word in words]
     return tuple([word for word in words if word not in STOP_WORDS_EXCEPT_NEGATIONS])
 
 
@@ -266,7 +301,7 @@ def first_content_word(text: str) -> str:
     for match in (_SPACED_WORD if folded.isascii() else _WORD).finditer(folded):
         word = match[0]
         if "'" in word or "’" in word:
-            word = _APOSTROPHE.split(word, maxsplit=1)[0]
+            word = word.replace("’", "'").partition("'")[0]
         if word not in STOP_WORDS_EXCEPT_NEGATIONS:
             return word
     return ""

@@ -205,7 +205,6 @@ def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Rea
     return proposal if kept is text else replace(proposal, text=kept)
 
 
-@cache_texts(256)
 def _metadata_texts(
     category: str, tier: str, topic_id: str | None, tags: tuple[str, ...], expires_at: datetime | None
 ) -> tuple[str, ...]:

@@ -85,7 +85,6 @@ class EpisodeError:
         return _error_id(self.type, self.message)
 
 
-@cache_texts(1 << 14, 8_000_000)
 def _error_id(type: str, message: str) -> str:
     templates = (" ".join(_VARIABLE_PARTS.sub("…", fold_text(text)).split()) for text in (type, message))
     return "anti-" + sha256("|".join(templates).encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -125,9 +124,9 @@ def extract_traits(episode: Episode) -> EpisodeTraits:
     goal = clean_text(episode.goal)
     return EpisodeTraits(
         episode.record.key, episode.timestamp, goal, goal_terms(episode.goal[:_MAX_GOAL_CHARS]),
-        _intern(episode.actions[:_MAX_ACTIONS]), tuple(errors), day=episode.day, author=episode.voice,
-        conditions=_intern(tuple(clean_text(condition) for condition in _text_items(context.get("constraints")))),
-        suffixes=_intern(tuple(sorted(suffixes))), phase=clean_text(phase) if isinstance(phase, str) else "",
+        episode.actions[:_MAX_ACTIONS], tuple(errors), day=episode.day, author=episode.voice,
+        conditions=tuple(clean_text(condition) for condition in _text_items(context.get("constraints"))),
+        suffixes=tuple(sorted(suffixes)), phase=clean_text(phase) if isinstance(phase, str) else "",
         outcome=1 if is_success(episode.outcome) else -1 if is_failure(episode.outcome) else 0,
         is_suspicious=is_suspicious(episode.record.body),
         solved_errors=tuple(SolvedError(goal, e.type, e.message, e.resolution) for e in errors if e.resolution),
@@ -156,12 +155,6 @@ def clean_text(value: object) -> str:
 
 def _text_items(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
-
-
-@cache_texts(1 << 14, 8_000_000)
-def _intern(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the same tuple for the same words: a hundred thousand episodes share a few hundred sequences."""
-    return words
 
 
 @cache_texts(1 << 15, 16_000_000, per_character=10)
@@ -210,7 +203,6 @@ def goal_pair_keys(terms: frozenset[str]) -> tuple[str, ...]:
     return tuple(_pair_key(*sorted(pair)) for pair in combinations(ordered, 2))
 
 
-@cache_texts(1 << 16, 16_000_000)
 def _pair_key(first: str, second: str) -> str:
     return blake2b(f"{first} {second}".encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 

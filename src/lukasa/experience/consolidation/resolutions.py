@@ -259,7 +259,6 @@ def word_similarity(a: SolvedError, b: SolvedError) -> float:
     return min(overlaps)
 
 
-@cache_texts(1 << 14, 8_000_000)
 def have_same_frame(a: str, b: str) -> bool:
     """Return whether two texts put other words into the same sentence; an embedder takes them for the same."""
     stems, others = _stems(a), _stems(b)
@@ -268,7 +267,6 @@ def have_same_frame(a: str, b: str) -> bool:
     return float(Indel.normalized_similarity(fold_text(a).split(), fold_text(b).split())) >= _MIN_FRAME_SIMILARITY
 
 
-@cache_texts(1 << 14, 8_000_000)
 def are_opposite(a: str, b: str) -> bool:
     """Return whether one text asks for the opposite change, or says in nearly the same words that something is not so."""
     words, others = (find_words(fold_text(text)) for text in (a, b))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from lukasa.recall.recall import RecallHit
 
 _SIGNS = {"=": "eq", "!=": "ne", "<": "lt", "<=": "lte", ">": "gt", ">=": "gte"}
-_CONDITION = re.compile(r"(?P<field>[^=!<>]+)(?P<sign>!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
 
 
 def recall(
@@ -113,14 +111,16 @@ def _parse_conditions(conditions: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Parse conditions such as ``price>=10``; a value that is JSON is a number, a truth value or null, any other is text."""
     found: dict[str, dict[str, Any]] = {}
     for condition in conditions:
-        parts = _CONDITION.fullmatch(condition)
-        if parts is None:
+        end = next((place for place, character in enumerate(condition) if character in "=!<>"), 0)
+        sign = next((sign for sign in ("!=", "<=", ">=", "=", "<", ">") if condition.startswith(sign, end)), "")
+        if not end or not sign:
             raise InvalidInput(f"{condition!r:.80} is no condition.", hint="Write FIELD=VALUE, FIELD>=VALUE and so on.")
+        text = condition[end + len(sign) :]
         try:
-            value: Any = json.loads(parts["value"])
+            value: Any = json.loads(text)
         except ValueError:
-            value = parts["value"]
-        found.setdefault(parts["field"], {})[_SIGNS[parts["sign"]]] = value
+            value = text
+        found.setdefault(condition[:end], {})[_SIGNS[sign]] = value
     return found
 
 

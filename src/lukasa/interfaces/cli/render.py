@@ -26,8 +26,6 @@ _INVISIBLE = (
     "\ud800-\udfff\U000e0000-\U000e007f"
 )
 _UNSAFE_IN_LINE = re.compile(f"[\x00-\x1f{_INVISIBLE}]")
-_UNSAFE_IN_TEXT = re.compile(f"[\x00-\x08\x0b-\x1f{_INVISIBLE}]")
-_UNSAFE_IN_JSON = re.compile(f"[{_INVISIBLE}]")
 _SUMMARY_LENGTH = 160
 _PIPE_WIDTH = 2000
 _MAX_KEYS = 20
@@ -134,7 +132,7 @@ def escape_line(text: object) -> str:
 
 def escape_text(text: str) -> str:
     """Return the text with escapes as in ``escape_line``, but keep line breaks and tabs."""
-    return _UNSAFE_IN_TEXT.sub(_escape_character, text)
+    return _UNSAFE_IN_LINE.sub(lambda found: found[0] if found[0] in "\t\n" else _escape_character(found), text)
 
 
 def _escape_character(found: re.Match[str]) -> str:
@@ -270,7 +268,9 @@ def print_json(value: Any) -> None:
     """Print JSON to stdout, as UTF-8 if the stream can, without any character that a terminal would obey."""
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
     document = json.dumps(value, indent=2, ensure_ascii=not utf8)
-    sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], document) + "\n")
+    sys.stdout.write(
+        _UNSAFE_IN_LINE.sub(lambda found: found[0] if found[0] == "\n" else json.dumps(found[0])[1:-1], document) + "\n"
+    )
 
 
 def format_time(moment: datetime) -> str:

@@ -25,6 +25,7 @@ _MAX_NOTE_BYTES = 20_000_000
 _MAX_FRONT_MATTER = 100_000
 _OBSERVATION = re.compile(r"\[([^\[\]()]+)\]\s+(\S.*)")
 _RELATION = re.compile(r"""(?:(\S+)|"([^"]+)"|'([^']+)')\s*\[\[([^\[\]]+)\]\]\s*(\([^()]*\))?""")
+_NO_CLOCK_MARKS = str.maketrans("", "", " :.,-")
 _HERMES_FILES = {"MEMORY.md": "general", "USER.md": "user"}
 _HERMES_DELIMITER = "\n§\n"
 
@@ -137,13 +138,6 @@ def _split_front_matter(text: str) -> tuple[str, str | None]:
     return "\n".join(lines[:end]), "\n".join(lines[end + 1 :])
 
 
-def _is_clock(text: str) -> bool:
-    """Tell whether a text is made of times alone, as in a transcript: ``0:05``, ``00:01:02.5 - 00:01:04``."""
-    return ":" in text and all(
-        part.isdecimal() for part in text.replace(" - ", ":").replace(".", ":").replace(",", ":").split(":")
-    )
-
-
 def _statements(text: str, title: str) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the category, the text and the tags of everything that a note states."""
     paragraph: list[str] = []
@@ -174,7 +168,7 @@ def _parse_statement(content: str, title: str, *, is_bullet: bool) -> tuple[str,
     found = _OBSERVATION.fullmatch(content)
     category = found[1].strip() if found is not None else ""
     is_task_mark = len(category) < 2 and (category.lower() in ("", "x") or not category.isalnum())
-    if found is None or _is_clock(category) or is_task_mark:
+    if found is None or category.translate(_NO_CLOCK_MARKS).isdecimal() or is_task_mark:
         return None
     return category, f"{title}: {found[2].strip()}", tags
 

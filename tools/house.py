@@ -136,7 +136,9 @@ def _is_pattern_call(node: ast.AST) -> bool:
 def regular_expressions(parsed: list[Module]) -> list[str]:
     """List the places that make a regular expression, the modules with most of them first; a table of patterns is one place."""
     found = {
-        module.name: [node.lineno for node in ast.walk(module.tree) if _is_pattern_call(node)]
+        module.name: [
+            node.lineno for node in ast.walk(module.tree) if isinstance(node, ast.Call) and _is_pattern_call(node)
+        ]
         for module in parsed
         if module.name != "text/patterns.py"
     }

@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -149,7 +150,7 @@ def _probe_noise(texts: PublicTexts) -> Outputs:
     import lukasa
 
     with lukasa.open("memory:", embedder="hash") as memory:
-        outcomes = {}
+        outcomes: Outputs = {}
         for _, text in texts.turns:
             for sentence in split_sentences(text)[:1]:
                 answer = memory.vault.judge(sentence[:300])
@@ -205,9 +206,9 @@ def _list_rules(module: ModuleType) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield the patterns and word lists of a module: the name, and a function that switches it off and returns its undo."""
     for name, value in vars(module).items():
         if isinstance(value, re.Pattern | type(compile_on_use(""))):
-            yield name, lambda name=name, value=value: _set(module, name, _NEVER, value)
+            yield name, partial(_set, module, name, _NEVER, value)
         elif name.startswith("_") and isinstance(value, frozenset) and value and all(isinstance(v, str) for v in value):
-            yield name, lambda name=name, value=value: _set(module, name, frozenset(), value)
+            yield name, partial(_set, module, name, frozenset(), value)
         elif (
             name.isupper()
             and name[0] != "_"
@@ -215,7 +216,7 @@ def _list_rules(module: ModuleType) -> Iterator[tuple[str, Callable[[], Any]]]:
             and all(isinstance(v, dict) for v in value.values())
         ):
             for key, words in value.items():
-                yield f"{name}[{key}]", lambda value=value, key=key, words=words: _set_item(value, key, words)
+                yield f"{name}[{key}]", partial(_set_item, value, key, words)
 
 
 def _set(module: ModuleType, name: str, off: object, value: object) -> Callable[[], None]:

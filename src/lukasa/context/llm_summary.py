@@ -43,7 +43,8 @@ _REFUSAL = re.compile(
     r"|unfortunately,? i|i do(?: no|n['’])t have (?:access|enough)|error\b|<!doctype|<html|\{\s*\"error\")",
     re.IGNORECASE,
 )
-_TOKEN = re.compile(r"[^\W_](?:[\w'’.,:/@+-]*\w)?")
+_PUNCTUATION = "\"'`“”„‘’«»()[]{}<>,;:.!?…*_#$€£%&=/+-–—@~|"
+_BREAKS = str.maketrans(dict.fromkeys('()[]{}<>"“”«»;=|*_–—&!?', " "))
 _NUMERALS = {
     "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9", "ten": "10",
     "eleven": "11", "twelve": "12", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50", "hundred": "100",
@@ -159,15 +160,21 @@ def find_summary_fault(
     return None
 
 
+def _list_tokens(text: str) -> list[str]:
+    """Return the words, names and numbers of a text, without punctuation around them."""
+    words = (word.strip(_PUNCTUATION) for word in text.translate(_BREAKS).split())
+    return [word for word in words if word]
+
+
 def find_added_details(text: str, sources: Sequence[str]) -> list[str]:
     """Return the names and numbers of a text that none of its sources holds."""
     known: set[str] = set()
     for source in sources:
-        known.update(_fold_number(word) for word in _TOKEN.findall(source.lower()))
+        known.update(_fold_number(word) for word in _list_tokens(source.lower()))
     known |= {_NUMERALS[word] for word in known & _NUMERALS.keys()}
     added: dict[str, None] = {}
     for sentence in split_sentences(text):
-        for position, word in enumerate(_TOKEN.findall(sentence)):
+        for position, word in enumerate(_list_tokens(sentence)):
             folded = _fold_number(word.lower())
             if folded in known or folded.removesuffix("s") in known or _NUMERALS.get(folded, "") in known:
                 continue
@@ -186,7 +193,7 @@ def _fold_number(word: str) -> str:
 
 def _is_name_at_start(sentence: str) -> bool:
     """Check whether a sentence begins with a name: a capitalised word that does something, or another in capitals."""
-    first, *rest = _TOKEN.findall(sentence)
+    first, *rest = _list_tokens(sentence)
     if first.lower().endswith(_WORD_ENDINGS) or first.lower() in _PLAIN_SUBJECTS or not rest:
         return False
     return rest[0][0].isupper() or rest[0].endswith(("s", "ed")) or rest[0] in {"will", "chose", "and", "went", "wrote"}

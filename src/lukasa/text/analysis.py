@@ -247,9 +247,11 @@ def _split_at_subjects(words: Sequence[str]) -> Iterator[list[str]]:
     plain = [plain_word(word) for word in words]
     start = 0
     shared: list[str] = []
+    has_verb = False
     for index in range(1, len(words) - 1):
         if index <= start:
             continue
+        has_verb = has_verb or plain[index - 1] in _FINITE_VERBS or "'" in plain[index - 1] or plain[start] in _SUBJECTS
         is_break = (plain[index] in _BREAKS or words[index] in _BREAKS) and plain[index + 1] not in _NO_BREAK_BEFORE
         is_connected = plain[index] in _CONNECTIVES
         is_after_comma = words[index - 1].endswith((",", ";"))
@@ -262,24 +264,24 @@ def _split_at_subjects(words: Sequence[str]) -> Iterator[list[str]]:
         if (
             is_break
             or words[index - 1].endswith(";")
-            or _starts_clause(words[start:index], words[begin : begin + 6], is_connected)
+            or _starts_clause(words[begin : begin + 6], is_connected=is_connected, follows_clause=has_verb)
         ):
             yield shared + [word.rstrip(";") for word in words[start:index]]
-            start, shared = begin, []
+            start, shared, has_verb = begin, [], False
         elif is_connected and plain[begin] in own_verbs and begin + 1 < len(words):
             yield shared + list(words[start:index])
+            has_verb = True
             start, shared = begin, ["I" if subject == "i" else "Ich" if subject == "ich" else subject.capitalize()]
     yield shared + list(words[start:])
 
 
-def _starts_clause(before: Sequence[str], words: Sequence[str], is_connected: bool) -> bool:
+def _starts_clause(words: Sequence[str], *, is_connected: bool, follows_clause: bool) -> bool:
     """Tell whether words begin with a subject and its verb; after "and" a plural verb may have a subject of two parts."""
-    earlier = [plain_word(word) for word in before]
     plain = [plain_word(word) for word in words]
     first = plain[0].partition("'")[0]
     if first in _SELF | _GROUP and not is_connected:
         return True
-    if _FINITE_VERBS.isdisjoint(earlier) and not any("'" in word for word in earlier) and earlier[0] not in _SUBJECTS:
+    if not follows_clause:
         return False
     if first in _SUBJECTS:
         return len(words) > 2

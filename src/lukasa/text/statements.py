@@ -17,11 +17,11 @@ from operator import eq
 from typing import NamedTuple
 
 from lukasa.core.text_cache import cache_texts
+from lukasa.text.lexicon import WORDS
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.sentences import split_sentences
 from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import contains_phrase, find_words, fold_text, leave_out_phrases, stem_word
-from lukasa.text.word_lists import load_word_lists
 
 _MAX_CHARACTERS = 1_200
 _MAX_SENTENCES = 10
@@ -99,15 +99,12 @@ class Statement(NamedTuple):
     """How many of its words stand before the verb."""
 
 
-_LISTS = load_word_lists("lukasa.text", "statement_words.txt")
-
-
 def _read_lists(*names: str) -> Iterator[frozenset[str]]:
-    return (frozenset(_LISTS[name]) for name in names)
+    return (frozenset(WORDS[name]) for name in names)
 
 
 def _read_values(name: str) -> dict[str, str]:
-    return {word: values[0] for word, values in _LISTS[name].items()}
+    return {word: values[0] for word, values in WORDS[name].items()}
 
 
 _CHANGE_WORDS, _NOW_WORDS, _REPLACING_VERBS, _GENERIC_WORDS, _WORK_WORDS, _SELF_WORDS = _read_lists(
@@ -117,7 +114,7 @@ _GROUP_WORDS, _UNRESOLVED, _INDEFINITE, _ROLE_WORDS, _ADDITIVE_VERBS, _LASTING_W
     "group", "unresolved", "indefinite", "role", "additive_verbs", "lasting"
 )
 _PASSIVE_WORDS, _ENDING_WORDS, _NEGATION_WORDS, _TRAILING_HINTS, _FROM_HINTS, _TIME_ADVERBS = _read_lists(
-    "passive", "ending", "negation", "trailing_hints", "from_hints", "time_adverbs"
+    "passive", "ending", "statement_negation", "trailing_hints", "from_hints", "time_adverbs"
 )
 _DOUBT_PHRASES, _NEGATION_PHRASES, _ADDING_PHRASES, _PAST_PHRASES = _read_lists(
     "doubt_phrases", "negation_phrases", "adding_phrases", "past_phrases"
@@ -129,10 +126,10 @@ _PAST_HINTS, _PRESENT_WORDS, _PAST_VERBS, _GERMAN_PERFECT, _CHANGE_ADVERBS, _SKI
     "past_hints", "present", "past_verbs", "german_perfect", "change_adverbs", "skipped_before_name"
 )
 _TO_VERBS, _BEFORE_PERSON = _read_lists("to_verbs", "before_person")
-_FUNCTION_WORDS = STOP_WORDS | frozenset(_LISTS["function"])
+_FUNCTION_WORDS = STOP_WORDS | frozenset(WORDS["function"])
 _WEEKDAYS, _MONTHS, _NUMBER_WORDS, _CLOCK_WORDS = map(_read_values, ("weekdays", "months", "numbers", "clock"))
 _UNITS, _NAME_MARKERS, _ROLE_STEMS = map(_read_values, ("units", "name_markers", "role_stems"))
-_STATES = {word: (group, pole) for word, (group, pole) in _LISTS["states"].items()}
+_STATES = {word: (group, pole) for word, (group, pole) in WORDS["states"].items()}
 _FROM_THEN = compile_on_use(
     r",?\s*\b(?:starting|effective|beginning|as of|since|from|ab|seit)\b(?: from| on| dem| der| den| the)?"
     r"(?: (?:next|last|this|now|nächste[rnm]?|letzte[rnm]?|diese[rnm]?|sofort|heute|today|yesterday|week|month|year|woche|monat|jahr|"

@@ -198,19 +198,13 @@ def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Rea
     expires_at: object = proposal.expires_at
     if expires_at is not None and not isinstance(expires_at, datetime):
         return Refused("bad_expiry", "expires_at must be a time, such as 2026-02-03T12:00:00Z.")
-    metadata = _metadata_texts(proposal.category, proposal.tier, proposal.topic_id, proposal.tags, expires_at)
-    kept = apply_pii_policy(text, MEMORY_KIND, settings, metadata)
+    described = MemoryProposal(
+        "", SHARED, proposal.category, proposal.tier, proposal.topic_id, proposal.tags, expires_at=expires_at
+    )
+    kept = apply_pii_policy(text, MEMORY_KIND, settings, draft_texts(memory_draft(described, "", expected=None)))
     if isinstance(kept, Refused):
         return kept
     return proposal if kept is text else replace(proposal, text=kept)
-
-
-def _metadata_texts(
-    category: str, tier: str, topic_id: str | None, tags: tuple[str, ...], expires_at: datetime | None
-) -> tuple[str, ...]:
-    """Return what the gate is going to scan besides the text; few combinations occur, again and again."""
-    proposal = MemoryProposal("", SHARED, category, tier, topic_id, tags, expires_at=expires_at)
-    return tuple(draft_texts(memory_draft(proposal, "", expected=None)))
 
 
 def _is_plain_text(value: object, max_length: int) -> bool:

@@ -82,12 +82,9 @@ class EpisodeError:
     @property
     def id(self) -> str:
         """The id of the error's anti-pattern: the same whatever names, paths and numbers the message holds."""
-        return _error_id(self.type, self.message)
-
-
-def _error_id(type: str, message: str) -> str:
-    templates = (" ".join(_VARIABLE_PARTS.sub("…", fold_text(text)).split()) for text in (type, message))
-    return "anti-" + sha256("|".join(templates).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        texts = (self.type, self.message)
+        templates = (" ".join(_VARIABLE_PARTS.sub("…", fold_text(text)).split()) for text in texts)
+        return "anti-" + sha256("|".join(templates).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import defaultdict
 from importlib.metadata import PackageNotFoundError, distribution
+from itertools import takewhile
 
 import lukasa
-
-_REQUIREMENT = re.compile(r"([\w.-]+)[^;]*;.*\bextra == [\"']([\w-]+)[\"']")
 
 
 def describe_version() -> list[str]:
@@ -27,8 +25,12 @@ def _list_installed_extras() -> list[str]:
     except PackageNotFoundError:  # a copy of the source that was never installed
         return []
     packages = defaultdict(list)
-    for found in filter(None, map(_REQUIREMENT.match, requirements)):
-        packages[found[2]].append(found[1])
+    for requirement in requirements:
+        name, _, marker = requirement.partition(";")
+        _, is_extra, extra = marker.rpartition("extra ==")
+        if is_extra:
+            package = "".join(takewhile(lambda letter: letter.isalnum() or letter in "._-", name))
+            packages[extra.strip(" \"')")].append(package)
     return sorted(extra for extra, names in packages.items() if all(map(_is_installed, names)))
 
 

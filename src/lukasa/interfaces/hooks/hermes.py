@@ -59,8 +59,9 @@ def update_hermes_yaml(text: str | None, *, undo: bool = False) -> str | None:
     elif known is not None:
         after = f"{before[: known.start()]}{known[1]}{line}{before[known.end() :]}"
     elif block is not None:
-        indent = re.search(r"^([ ]+)[^ #\n]", block[1], re.MULTILINE)
-        after = f"{before[: block.start(1)]}{indent[1] if indent else '  '}{line}\n{before[block.start(1) :]}"
+        settings = [each for each in block[1].splitlines() if each.strip() and not each.lstrip().startswith("#")]
+        indent = settings[0][: -len(settings[0].lstrip())] if settings else "  "
+        after = f"{before[: block.start(1)]}{indent}{line}\n{before[block.start(1) :]}"
     else:
         gap = "" if not before or before.endswith("\n") else "\n"
         after = f"{before}{gap}memory:\n  {line}\n"

@@ -6,10 +6,8 @@ client. Values are encoded here instead, in the binary format of their types.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cache
-from itertools import count
 from struct import pack, unpack
 from weakref import WeakKeyDictionary
 
@@ -57,10 +55,10 @@ def _require_status(results: Sequence[PGresult], status: int) -> PGresult:
 @cache
 def convert_placeholders(name: str) -> tuple[bytes, list[int]]:
     """Return a named statement with numbered placeholders, and the format of each parameter."""
-    numbers = count(1)
-    statement = re.sub("%[sb]", lambda _: f"${next(numbers)}", SQL[name])
+    first, *parts = SQL[name].replace("%b", "%s").split("%s")
+    statement = first + "".join(f"${number}{part}" for number, part in enumerate(parts, 1))
     texts = {int(part.rpartition("$")[2]) for part in statement.split("::tsvector")[:-1]}
-    return statement.encode(), [_TEXT if number in texts else _BINARY for number in range(1, next(numbers))]
+    return statement.encode(), [_TEXT if number in texts else _BINARY for number in range(1, len(parts) + 1)]
 
 
 def encode_array(element_type: int, elements: Sequence[Parameter]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -115,11 +116,9 @@ def _parse_conditions(conditions: Iterable[str]) -> dict[str, dict[str, Any]]:
         sign = next((sign for sign in ("!=", "<=", ">=", "=", "<", ">") if condition.startswith(sign, end)), "")
         if not end or not sign:
             raise InvalidInput(f"{condition!r:.80} is no condition.", hint="Write FIELD=VALUE, FIELD>=VALUE and so on.")
-        text = condition[end + len(sign) :]
-        try:
-            value: Any = json.loads(text)
-        except ValueError:
-            value = text
+        value: Any = condition[end + len(sign) :]
+        with suppress(ValueError):
+            value = json.loads(value)
         found.setdefault(condition[:end], {})[_SIGNS[sign]] = value
     return found
 

@@ -187,10 +187,8 @@ def print_table(
 ) -> None:
     """Print rows under headings, numbers to the right. Columns in ``wrap`` are folded, ``truncate`` is cut, to fit."""
     texts = [[escape_line(format_cell(value)) for value in row] for row in rows]
-    are_numeric = [
-        bool(texts) and all(row[at].replace(",", "0").isdecimal() or not row[at] for row in texts)
-        for at in range(len(columns))
-    ]
+    by_column = zip(*(texts or [columns]), strict=True)
+    are_numeric = [bool(texts) and {*"0123456789,"}.issuperset("".join(column)) for column in by_column]
     if not sys.stdout.isatty() and (lines := _lay_out(columns, texts, are_numeric)):
         sys.stdout.write("".join(line.rstrip() + "\n" for line in lines))
         return
@@ -268,9 +266,8 @@ def print_json(value: Any) -> None:
     """Print JSON to stdout, as UTF-8 if the stream can, without any character that a terminal would obey."""
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
     document = json.dumps(value, indent=2, ensure_ascii=not utf8)
-    sys.stdout.write(
-        _UNSAFE_IN_LINE.sub(lambda found: found[0] if found[0] == "\n" else json.dumps(found[0])[1:-1], document) + "\n"
-    )
+    shown = _UNSAFE_IN_LINE.sub(lambda found: found[0] if found[0] == "\n" else json.dumps(found[0])[1:-1], document)
+    sys.stdout.write(shown + "\n")
 
 
 def format_time(moment: datetime) -> str:

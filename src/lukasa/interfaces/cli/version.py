@@ -27,11 +27,9 @@ def _list_installed_extras() -> list[str]:
     packages = defaultdict(list)
     for requirement in requirements:
         name, _, marker = requirement.partition(";")
-        _, is_extra, extra = marker.rpartition("extra ==")
-        if is_extra:
-            package = "".join(takewhile(lambda letter: letter.isalnum() or letter in "._-", name))
-            packages[extra.strip(" \"')")].append(package)
-    return sorted(extra for extra, names in packages.items() if all(map(_is_installed, names)))
+        package = "".join(takewhile(lambda letter: letter.isalnum() or letter in "._-", name))
+        packages[marker.partition("extra ==")[2].strip(" \"')")].append(package)
+    return sorted(extra for extra, names in packages.items() if extra and all(map(_is_installed, names)))
 
 
 def _is_installed(package: str) -> bool:

@@ -174,7 +174,7 @@ def _is_own_hook(hook: Any, event_name: str) -> bool:
     if not isinstance(command, str) or not command.endswith(f" hook {event_name}"):
         return False
     try:
-        words = [word for word in shlex.split(command) if not re.fullmatch(r"[A-Z_]+=.*", word, re.DOTALL)]
+        words = [word for word in shlex.split(command) if not ("=" in word and word.partition("=")[0].isupper())]
     except ValueError:
         return False
     return bool(words) and Path(words[0]).stem == SERVER_NAME

@@ -192,11 +192,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         in_body = all(fault["loc"][:1] == ("body",) for fault in error.errors())
-        if (
-            in_body
-            and media_type
-            and not (media_type.startswith("application/") and media_type.endswith(("/json", "+json")))
-        ):
+        if in_body and media_type and not media_type.endswith(("/json", "+json")):
             return problem_response(request_error("not_json", f"{media_type[:80]!r} is not JSON."))
         faults = [f"{'.'.join(map(str, fault['loc']))[:80]}: {fault['msg']}"[:200] for fault in error.errors()[:5]]
         info = usage_error("; ".join(faults))

@@ -23,7 +23,6 @@ _seconds = Histogram("lukasa_http_request_seconds", "Time until the response beg
 _records = Gauge("lukasa_records", "Current records that the token may read", ("kind",), registry=REGISTRY)
 _access_log = logging.getLogger("lukasa.access")
 _log = logging.getLogger(__name__)
-_HEX_DIGITS = frozenset("0123456789abcdef")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -79,7 +78,7 @@ def route_of(scope: Scope) -> str:
 def _trace_id(scope: Scope) -> str:
     """Return the trace id in the W3C header ``traceparent``, or "-"."""
     parts = Headers(scope=scope).get("traceparent", "").split("-")
-    is_valid = list(map(len, parts)) == [2, 32, 16, 2] and all(map(_HEX_DIGITS.issuperset, parts))
+    is_valid = list(map(len, parts)) == [2, 32, 16, 2] and set("0123456789abcdef-").issuperset("-".join(parts))
     return parts[1] if is_valid else "-"
 
 

@@ -11,7 +11,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 from lukasa.core.clock import SystemClock
@@ -28,17 +27,9 @@ from lukasa.storage.file_stores import open_file_store
 BACKUP_JOB, EXPORT_JOB = "server.backup", "server.export"
 EXPORT_FOLDER = "exports"
 KEPT_EXPORTS = 2
-_EXPORT_NAME = f"{EXPORT_FOLDER}/log-%Y%m%dT%H%M%S%f.jsonl"
 _CHUNK_BYTES = 1024 * 1024
 _STOP_SECONDS = 2.0
 _log = logging.getLogger(__name__)
-
-
-def _is_export_name(name: str) -> bool:
-    try:
-        return datetime.strptime(name, _EXPORT_NAME).strftime(_EXPORT_NAME) == name  # noqa: DTZ007 - only its form counts
-    except ValueError:
-        return False
 
 
 class ServerJobs:
@@ -62,7 +53,7 @@ class ServerJobs:
     def export(self, memory: Memory) -> dict[str, Any]:
         """Write the log to a file at the place for backups, remove old exports, and return the name of the file."""
         files = open_file_store(self.url)
-        name = SystemClock().now().strftime(_EXPORT_NAME)
+        name = f"{EXPORT_FOLDER}/log-{SystemClock().now():%Y%m%dT%H%M%S%f}.jsonl"
         with tempfile.TemporaryFile() as file:
             versions = memory.export(file)
             size = file.tell()
@@ -76,7 +67,9 @@ class ServerJobs:
         """Yield the file of an export. Only the owner, who asked for it, reads it, and no file but an export is read."""
         if not memory.journal.reach.unlimited:
             raise NotAllowed("Only the owner of the store reads the export of a job.")
-        if not self.url or not isinstance(name, str) or not _is_export_name(name):
+        stamp = str(name).removeprefix(f"{EXPORT_FOLDER}/log-").removesuffix(".jsonl")
+        is_stamp = stamp.replace("T", "").isdecimal()
+        if not (self.url and isinstance(name, str) and is_stamp and name == f"{EXPORT_FOLDER}/log-{stamp}.jsonl"):
             raise not_found("This server has no such export.", "Export again.")
         return open_file_store(self.url).read(name)
 

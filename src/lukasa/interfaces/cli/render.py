@@ -187,7 +187,7 @@ def print_table(
 ) -> None:
     """Print rows under headings, numbers to the right. Columns in ``wrap`` are folded, ``truncate`` is cut, to fit."""
     texts = [[escape_line(format_cell(value)) for value in row] for row in rows]
-    by_column = zip(*(texts or [columns]), strict=True)
+    by_column = zip(*(texts or [list(columns)]), strict=True)
     are_numeric = [bool(texts) and {*"0123456789,"}.issuperset("".join(column)) for column in by_column]
     if not sys.stdout.isatty() and (lines := _lay_out(columns, texts, are_numeric)):
         sys.stdout.write("".join(line.rstrip() + "\n" for line in lines))

@@ -128,7 +128,7 @@ def forget(
     failed = next((outcome for outcome in outcomes if not outcome), None)
     if failed is not None and len(ids) == 1:
         raise NotAccepted(outcome=failed)
-    reasons = [(id, getattr(outcome, "reason", "")) for id, outcome in zip(ids, outcomes, strict=True)]
+    reasons = [(id, "" if outcome else outcome.reason) for id, outcome in zip(ids, outcomes, strict=True)]
     call.show(
         [{"id": id, "done": not reason, "reason": reason} for id, reason in reasons],
         [f"{id}: {reason}" if reason else f"Forgotten: {id}." for id, reason in reasons],

@@ -219,7 +219,7 @@ def test_links_to_a_store_of_the_user_from_another_folder_are_not_followed(proje
     (tmp_path / "empty" / ".lukasa").symlink_to(tmp_path / "linked", target_is_directory=True)
     for name in ("linked", "file", "loose", "empty"):
         monkeypatch.chdir(tmp_path / name)
-        assert run("recall", "shop").exit_code == 3, name
+        assert run("remember", "We deploy on Tuesdays.").exit_code == 3, name
     assert not (tmp_path / "nowhere.db").exists()
 
 

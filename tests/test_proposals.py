@@ -307,8 +307,8 @@ def test_the_command_shows_proposals_and_decides_about_them(tmp_path):
     refused = run(store, "--agent", "mallory", "update", kept.id, FRIDAY, code=3)
     assert "The owner decides; proposal " in refused
     assert run(store, "--agent", "mallory", "--json", "remember", "Herons fish at dawn.").count('"register"') == 1
-    batch, single = json.loads(run(store, "proposals", "--json"))
-    shown = run(store, "proposals")
+    batch, single = json.loads(run(store, "proposals", "list", "--json"))
+    shown = run(store, "proposals", "list")
     for words in ("by mallory", "by orion", f"now       {TUESDAY}", f"proposed  {FRIDAY}", "(deleted)", single["id"]):
         assert words in shown
     assert "Only the owner" in run(store, "--agent", "mallory", "proposals", "accept", single["id"], code=3)
@@ -316,7 +316,7 @@ def test_the_command_shows_proposals_and_decides_about_them(tmp_path):
     assert "--yes" in run(store, "proposals", "accept", batch["id"], code=3)
     assert "proposals" in run(store, "doctor")
     assert "was refused" in run(store, "proposals", "refuse", batch["id"])
-    assert "No proposal is open" in run(store, "proposals")
+    assert "No proposal is open" in run(store, "proposals", "list")
     assert FRIDAY in run(store, "proposals", "show", single["id"])
     assert "There is no proposal" in run(store, "proposals", "accept", "nothing", code=5)
 

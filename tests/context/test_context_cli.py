@@ -60,23 +60,32 @@ def test_show_has_a_bounded_recent_view_and_with_all_the_whole_transcript(run, r
         for number in range(1, 49):
             memory.context.append("s1", "user", f"Message {number}")
     for number in range(49, 61):
-        assert run("context", "append", "s1", "--role", "user", f"Message {number}").exit_code == 0
-    context = run_json("context", "show", "s1", "--all")
+        assert run("context", "append", "s1", "user", f"Message {number}").exit_code == 0
+    context = run_json("context", "show", "s1")
     assert len(context["recent_history"]) <= 50
     assert context["long_term_summary"].startswith("Previous conversation summary:")
-    assert [turn["content"] for turn in context["transcript"]] == [f"Message {number}" for number in range(1, 61)]
+    assert [turn["content"] for turn in run_json("context", "transcript", "s1")] == [
+        f"Message {number}" for number in range(1, 61)
+    ]
     shown = run("context", "show", "s1").stdout
     assert "39 recent (117 tokens), 21 summarised" in shown
     assert "Message 60" in shown
 
 
 def test_every_context_command_on_one_conversation(run, run_json, tmp_path):
-    assert run_json("context", "list") == []
     turn = run_json(
-        "context", "append", "s1", "We decided to use PostgreSQL.", "--speaker", "Anna", "--timestamp", "2026-02-03"
+        "context",
+        "append",
+        "s1",
+        "user",
+        "We decided to use PostgreSQL.",
+        "--speaker",
+        "Anna",
+        "--timestamp",
+        "2026-02-03",
     )
     assert (turn["author"], turn["happened_at"]) == ("Anna", "2026-02-03T00:00:00Z")
-    append = ("context", "append", "s1", "Fine.", "--role", "assistant", "--token-count", "7", "--key", "k")
+    append = ("context", "append", "s1", "assistant", "Fine.", "--token-count", "7", "--key", "k")
     assert run_json(*append)["body"]["tokens"] == 7
     again = run_json(*append)
     assert [info["session_id"] for info in run_json("context", "list")] == ["s1"]
@@ -86,9 +95,12 @@ def test_every_context_command_on_one_conversation(run, run_json, tmp_path):
     assembled = run_json("context", "assemble", "s1", "--budget", "300", "--query", "Which database?")
     assert assembled["tokens"] <= 300
     assert assembled["recent"] == [again["id"]]
-    assert json.loads(run("context", "assemble", "s1", "--messages").stdout)[0]["role"] == "system"
+    assert run_json("context", "assemble", "s1")["messages"][0]["role"] == "system"
     assert run_json("context", "fork", "s1", "s2", "--at", turn["id"])["recent_history"][0]["speaker"] == "Anna"
-    assert run_json("context", "configure", "s1", "--entries", "5", "--no-automatic")["automatic"] is False
+    assert (
+        run_json("context", "configure", "s1", "--change", "entries=5", "--change", "automatic=false")["automatic"]
+        is False
+    )
     path = run_json("context", "export", "s1", str(tmp_path), "--all")["path"]
     assert run_json("context", "import", path, "--as", "s3")["folded"] == 1
     assert run_json("context", "delete", "s1")["records"] == 5
@@ -104,16 +116,16 @@ def test_every_context_command_on_one_conversation(run, run_json, tmp_path):
         (("export", "nothing", "x.json"), 5),
         (("delete", "nothing"), 5),
         (("fork", "nothing", "new"), 5),
-        (("append", "", "x"), 2),
-        (("append", "s", "x", "--role", ""), 2),
-        (("append", "s", "x", "--timestamp", "soon"), 2),
-        (("configure", "s", "--keep", "99"), 2),
+        (("append", "", "user", "x"), 2),
+        (("append", "s", "", "x"), 2),
+        (("append", "s", "user", "x", "--timestamp", "soon"), 2),
+        (("configure", "s", "--change", "keep=99"), 2),
         (("import", "missing.json"), 2),
         (("show", "s", "--as-of", "1999-01-01"), 5),
     ],
 )
 def test_a_failed_command_ends_with_its_exit_code(run, words, code):
-    run("context", "append", "s", "Hello")
+    run("context", "append", "s", "user", "Hello")
     answer = run("context", *words)
     assert answer.exit_code == code, answer.output
     assert "Traceback" not in answer.output
@@ -130,12 +142,12 @@ def test_import_refuses_a_conversation_that_exists(run, tmp_path):
 
 
 def test_append_reads_the_content_from_standard_input(run, run_json):
-    run("context", "append", "s", "-", input="two\nlines\n")
+    run("context", "append", "s", "user", "-", input="two\nlines\n")
     assert run_json("context", "show", "s")["recent_history"][0]["content"] == "two\nlines\n"
 
 
 def test_output_escapes_control_characters_of_a_turn(run):
-    run("context", "append", "s\u202e1", "\x1b[31mred\u202e")
+    run("context", "append", "s\u202e1", "user", "\x1b[31mred\u202e")
     for words in (("show", "s\u202e1"), ("list",), ("assemble", "s\u202e1"), ("show", "s\u202e1", "--json")):
         shown = run("context", *words).output
         assert "\x1b[31m" not in shown
@@ -143,7 +155,7 @@ def test_output_escapes_control_characters_of_a_turn(run):
 
 
 def test_an_agent_sees_its_own_conversations_only(run, run_json):
-    run("--agent", "orion", "context", "append", "s", "Mine")
+    run("--agent", "orion", "context", "append", "s", "user", "Mine")
     assert run("--agent", "elysia", "context", "show", "s").exit_code == 5
     assert run_json("--agent", "orion", "context", "show", "s")["scope"] == "orion"
     assert run_json("--scope", "orion", "context", "show", "s")["recent_history"][0]["content"] == "Mine"

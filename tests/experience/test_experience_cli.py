@@ -56,7 +56,19 @@ def test_episode_commands_store_list_finish_and_restore_episodes(run):
     error = "Type:Missing return:Add :void"
     assert (
         "Stored ep-"
-        in run("episode", "record", GOAL, "--by", "eng", "--step", "read", "--step", "write", "--error", error).stdout
+        in run(
+            "episode",
+            "record",
+            GOAL,
+            "--agent",
+            "eng",
+            "--action-log",
+            "read",
+            "--action-log",
+            "write",
+            "--error",
+            error,
+        ).stdout
     )
     (episode,) = parse_json(run("episode", "list", "--json"))
     assert [step["action"] for step in episode["action_log"]] == ["read", "write"]
@@ -66,9 +78,9 @@ def test_episode_commands_store_list_finish_and_restore_episodes(run):
     run("episode", "record", expect=2)
     run("episode", "record", "  ", expect=3)
     document = {"id": "ep-2026-01-06-009", "context": {"goal": "From a file"}, "timestamp": "2026-01-06T10:00:00Z"}
-    run("episode", "record", "--file", "-", stdin=json.dumps([document]))
+    run("episode", "add", "-", stdin=json.dumps([document]))
     assert "From a file" in run("episode", "list", "--day", "2026-01-06").stdout
-    run("episode", "record", "--file", "-", stdin="nonsense", expect=2)
+    run("episode", "add", "-", stdin="nonsense", expect=2)
     assert "archived 1" in run("episode", "prune").stdout
     assert "restored in full" in run("episode", "restore", "ep-2026-01-06-009").stdout
 
@@ -79,15 +91,15 @@ def test_episode_finish_closes_an_unfinished_episode(run, store_path):
     with lukasa.open(store_path) as memory:
         id = present(memory.episodes.start("Go on")).id
     assert id in run("episode", "list", "--unfinished").stdout
-    run("episode", "finish", id, "--outcome", "failure")
+    run("episode", "finish", id, "failure")
     assert "No episodes." in run("episode", "list", "--unfinished").stdout
     run("episode", "finish", id, expect=3)
 
 
 def test_knowledge_commands_link_records_and_draw_their_graph(loki_run):
-    loki_run("knowledge", "add", "pattern", "Handlers return void", "--correct", "Say so", "--confidence", "0.9")
+    loki_run("knowledge", "add-pattern", "Handlers return void", "--confidence", "0.9")
     assert "Linked" in loki_run("knowledge", "link", "sem-002", "elaborates", "sem-001").stdout
-    loki_run("knowledge", "link", "sem-002", "hates", "sem-001", expect=3)
+    loki_run("knowledge", "link", "sem-002", "hates", "sem-001", expect=2)
     loki_run("knowledge", "link", "sem-002", "elaborates", "sem-404", expect=5)
     assert (
         loki_run("knowledge", "path", "sem-002", "ep-2026-01-06-001").stdout
@@ -100,11 +112,11 @@ def test_knowledge_commands_link_records_and_draw_their_graph(loki_run):
     picture = ET.fromstring(loki_run("knowledge", "graph", "sem-001", "--format", "svg", "--sources").stdout)
     assert picture.tag.endswith("svg")
     assert "dangling" in loki_run("knowledge", "contradictions").stdout
-    assert "No two patterns say the same." in loki_run("knowledge", "merge").stdout
+    assert "No two patterns say the same." in loki_run("knowledge", "merge-duplicates").stdout
 
 
 def test_graph_export_escapes_hostile_text(run):
-    run("knowledge", "add", "fact", 'x"];evil [label="</text><script>alert(1)</script>\\', "--id", 'a"b<c>&')
+    run("knowledge", "add-fact", 'x"];evil [label="</text><script>alert(1)</script>\\', "--id", 'a"b<c>&')
     dot = run("knowledge", "graph").stdout
     assert '];evil [label="</text>' not in dot.replace('\\"', "")
     svg = run("knowledge", "graph", "--format", "svg").stdout
@@ -119,7 +131,10 @@ def test_skill_commands_store_search_and_count_skills(loki_run, tmp_path):
     assert loki_run("skill", "show", "cook").stdout == good.read_text()
     assert (
         "cook: 1 worked, 1 failed."
-        in [loki_run("skill", "used", "cook"), loki_run("skill", "used", "cook", "--failed")][1].stdout
+        in [
+            loki_run("skill", "record-use", "cook", "--success"),
+            loki_run("skill", "record-use", "cook", "--no-success"),
+        ][1].stdout
     )
     assert parse_json(loki_run("skill", "search", "heat", "--json"))[0]["success_rate"] == 0.5
     bad = tmp_path / "bad.md"
@@ -130,29 +145,30 @@ def test_skill_commands_store_search_and_count_skills(loki_run, tmp_path):
 
 
 def test_handoff_commands_pass_work_on_and_ledger_shows_progress(run):
-    run("handoff", "create", "qa", "Built it", "--from", "eng", "--test", "all")
-    assert "Built it" in run("handoff", "inbox", "--for", "qa").stdout
-    run("handoff", "accept", "handoff-001", "--as", "mallory", expect=3)
-    assert "accepted" in run("handoff", "accept", "handoff-001", "--as", "qa").stdout
+    run("handoff", "create", "qa", "Built it", "--from-agent", "eng", "--needs-testing", "all")
+    assert "Built it" in run("handoff", "inbox", "--agent", "qa").stdout
+    run("handoff", "accept", "handoff-001", "--agent", "mallory", expect=3)
+    assert "accepted" in run("handoff", "accept", "handoff-001", "--agent", "qa").stdout
     assert "unread" in run("handoff", "reassign", "handoff-001", "qa-2").stdout
     run("handoff", "complete", "handoff-001", expect=3)
-    run("handoff", "accept", "handoff-001", "--as", "qa-2")
+    run("handoff", "accept", "handoff-001", "--agent", "qa-2")
     assert "completed" in run("handoff", "complete", "handoff-001", "--result", "green").stdout
-    assert parse_json(run("handoff", "sent", "--for", "eng", "--json"))[0]["result"] == "green"
+    assert parse_json(run("handoff", "sent", "--agent", "eng", "--json"))[0]["result"] == "green"
     run("handoff", "show", "handoff-404", expect=5)
-    assert "task-1" in run("ledger", "eng", "--task", "task-1", "--completed", "2").stdout
-    assert parse_json(run("ledger", "--json"))[0]["tasks_completed"] == 2
-    run("ledger", "nobody", expect=5)
+    assert "task-1" in run("ledger", "checkpoint", "eng", "--current-task", "task-1", "--completed", "2").stdout
+    assert parse_json(run("ledger", "list", "--json"))[0]["tasks_completed"] == 2
+    run("ledger", "show", "nobody", expect=5)
 
 
 def test_metrics_shows_tasks_rewards_and_a_dashboard(run):
-    run("episode", "record", "Do it", "--seconds", "30")
+    run("episode", "record", "Do it", "--duration-seconds", "30")
     id = parse_json(run("episode", "list", "--json"))[0]["id"]
-    assert parse_json(run("metrics", "--prefer", f"{id}=1", "--json"))["rewards"]["preference"] == 1
-    assert "100 %" in run("metrics").stdout
-    assert id in run("metrics", "--rewards").stdout
-    assert "30" in run("metrics", "--tasks").stdout
-    run("metrics", "--prefer", "nonsense", expect=2)
+    run("metrics", "prefer", id, "1")
+    assert parse_json(run("metrics", "dashboard", "--json"))["rewards"]["preference"] == 1
+    assert "100 %" in run("metrics", "dashboard").stdout
+    assert id in run("metrics", "rewards").stdout
+    assert "30" in run("metrics", "efficiency").stdout
+    run("metrics", "prefer", "nonsense", "much", expect=2)
 
 
 @pytest.mark.requirement("RCL-7")
@@ -171,7 +187,6 @@ def test_before_task_says_how_old_memories_are_and_lists_expired_ones(run, store
 def test_before_task_prints_a_prompt_block_within_its_budget(loki_run):
     block = loki_run("before-task", GOAL, "--budget", "200").stdout
     assert block.startswith("<lukasa ")
-    assert "Express" in loki_run("before-task", GOAL, "--full").stdout
 
 
 def test_continuity_watches_and_stops_when_interrupted(loki_run, store_path, tmp_path):
@@ -181,7 +196,7 @@ def test_continuity_watches_and_stops_when_interrupted(loki_run, store_path, tmp
     watcher = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert b"Updated" in present(watcher.stdout).readline()
-        loki_run("knowledge", "add", "pattern", f"{GOAL} with care", "--confidence", "1")
+        loki_run("knowledge", "add-pattern", f"{GOAL} with care", "--confidence", "1")
         deadline = time.monotonic() + 60
         while "with care" not in path.read_text():
             assert time.monotonic() < deadline

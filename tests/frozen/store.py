@@ -688,7 +688,7 @@ def exported(store: Path, folder: Path) -> None:
     """Write the layouts that only the command line writes."""
     options = ("--store", str(store))
     command(*options, "vault", "export", str(folder / "vault.jsonl"))
-    command(*options, "checkpoint", "show", "demo", "--out", str(folder / "session_demo.json"))
+    command(*options, "checkpoint", "export", "demo", str(folder / "session_demo.json"))
     (folder / "context").mkdir()
     command(*options, "context", "export", "talk", str(folder / "context"))
     (folder / "context_whole").mkdir()

@@ -92,11 +92,12 @@ def test_help_and_version_end_well(words: list[str]) -> None:
 
 def test_json_may_stand_before_or_after_the_command() -> None:
     """Ask the same with --json in both places."""
-    assert run(["--json", "vault", "add-tick"]).out == run(["vault", "add-tick", "--json"]).out == b"[]\n"
+    assert run(["vault", "add-tick", "tick marker for burst 5"]).code == 0
+    assert run(["--json", "vault", "notes"]).out == run(["vault", "notes", "--json"]).out == b"[]\n"
 
 
 def test_json_is_never_mixed_with_other_text() -> None:
     """Print notes about an answer to stderr only."""
-    answer = run(["--store", "fresh.db", "stats", "--json"])
+    answer = run(["--store", "fresh.db", "remember", "The office is in Kinshasa.", "--json"])
     assert answer.printed_json
     assert answer.err

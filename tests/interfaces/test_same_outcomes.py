@@ -75,7 +75,7 @@ class CommandLineDoor:
         return self._answer(found[0] if isinstance(found, list) else found)
 
     def say(self, content: str) -> Answer:
-        return self._answer(self._run("context", "append", "s1", content))[:1]
+        return self._answer(self._run("context", "append", "s1", "user", content))[:1]
 
     @staticmethod
     def _answer(found: Any) -> Answer:

@@ -94,15 +94,15 @@ def test_worker_prints_its_summary_as_json(run, store):
 
 
 def test_jobs_lists_waiting_and_failed_jobs_with_their_errors(run, store):
-    assert run("jobs").stdout == "0 waiting, 0 running, 0 failed.\n"
+    assert run("jobs", "list").stdout == "0 waiting, 0 running, 0 failed.\n"
     waiting, failed = defer(store, "chores.sweep", room="hall"), defer(store, "chores.fail")
     run("worker", "--once")
     waiting = defer(store, "chores.sweep", room="hall")
-    shown = run("jobs").stdout
+    shown = run("jobs", "list").stdout
     assert waiting in shown
     assert "RuntimeError: no \\x1b[31mbroom" in shown
     assert shown.endswith("1 waiting, 0 running, 1 failed.\n")
-    answer = json.loads(run("jobs", "--state", "failed", "--json").stdout)
+    answer = json.loads(run("jobs", "list", "--state", "failed", "--json").stdout)
     assert [(job["id"], job["name"], job["attempts"]) for job in answer["jobs"]] == [(failed, "chores.fail", 1)]
     assert answer["waiting"] == 1
 
@@ -110,14 +110,14 @@ def test_jobs_lists_waiting_and_failed_jobs_with_their_errors(run, store):
 def test_jobs_retries_and_drops_a_failed_job(run, store):
     id = defer(store, "chores.fail")
     run("worker", "--once")
-    assert run("jobs", "--retry", id).stdout.endswith("1 waiting, 0 running, 0 failed.\n")
-    assert run("jobs", "--drop", id).stdout == "0 waiting, 0 running, 0 failed.\n"
-    assert f"No job {id} has failed." in run("jobs", "--retry", id, expect=5).stderr
-    assert f"No job {id} is waiting or has failed." in run("jobs", "--drop", id, expect=5).stderr
+    assert run("jobs", "retry", id).stdout.endswith("1 waiting, 0 running, 0 failed.\n")
+    assert run("jobs", "drop", id).stdout == "0 waiting, 0 running, 0 failed.\n"
+    assert f"No job {id} has failed." in run("jobs", "retry", id, expect=5).stderr
+    assert f"No job {id} is waiting or has failed." in run("jobs", "drop", id, expect=5).stderr
 
 
 def test_wrong_usage_ends_with_an_error_message(run):
-    assert "is not a state of a job" in run("jobs", "--state", "done", expect=2).stderr
+    assert "is not a state" in run("jobs", "list", "--state", "done", expect=2).stderr
     assert "There is no module 'no.such.module'" in run("worker", "--jobs", "no.such.module", expect=2).stderr
     assert "There is no module ''" in run("worker", "--jobs", "", expect=2).stderr
     assert "longer than no time" in run("worker", "--once", "--lease", "0", expect=2).stderr

@@ -34,8 +34,9 @@ def run(tmp_path, monkeypatch):
 
 @pytest.mark.requirement("TRU-1", "TRU-3")
 def test_show_prints_the_score_with_its_parts(run):
-    run("dissent", "critic-1", "The decision ignores …", "--cite", "Accuracy", "--cite", "Completeness", "--impact")
-    shown = run("show", "critic-1", "--json")
+    command = ("log-dissent", "critic-1", "The decision ignores …", "--rubric-citation", "Accuracy")
+    run(*command, "--rubric-citation", "Completeness", "--impact")
+    shown = run("score", "critic-1", "--json")
     assert shown["agent_name"] == "critic-1"
     assert shown["trust_score"] == pytest.approx(0.4 + 0.3 * 0.48 + 0.3)
     assert shown["score"]["parts"]["mean_depth"]["value"] == pytest.approx(0.48)
@@ -45,8 +46,8 @@ def test_show_prints_the_score_with_its_parts(run):
 
 @pytest.mark.requirement("TRU-6", "TRU-7")
 def test_an_override_is_logged_reverted_and_shown(run):
-    logged = run("override", "creator", "--output", "a", "--decision", "b", "--by", "ada", "--round", "r1", "--json")
-    assert run("check", "--json") == []
+    logged = run("log-override", "creator", "a", "b", "--by", "ada", "--round-id", "r1", "--json")
+    assert run("check-reverts", "--json") == []
     (reverted,) = run("revert", logged["id"], "--by", "ben", "--json")
     assert (reverted["regret"], reverted["reverted_by"]) == (True, "ben")
     run("revert", logged["id"], "--by", "ben", ends=ExitCode.REFUSED)
@@ -57,7 +58,7 @@ def test_an_override_is_logged_reverted_and_shown(run):
 
 @pytest.mark.requirement("TRU-6")
 def test_an_artifact_is_named_by_scope_kind_and_id(run):
-    command = ("override", "creator", "--output", "a", "--decision", "b", "--artifact")
+    command = ("log-override", "creator", "a", "b", "--artifact")
     run(*command, "nonsense", ends=ExitCode.USAGE)
     run(*command, "shared/adr/none", ends=ExitCode.NOT_FOUND)
 
@@ -65,18 +66,18 @@ def test_an_artifact_is_named_by_scope_kind_and_id(run):
 @pytest.mark.parametrize(
     ("words", "ends"),
     [
-        (("show", "nobody"), ExitCode.NOT_FOUND),
+        (("score", "nobody"), ExitCode.NOT_FOUND),
         (("history", "nobody"), ExitCode.NOT_FOUND),
         (("judge", "nothing", "--impact"), ExitCode.NOT_FOUND),
         (("judge", "nothing"), ExitCode.USAGE),
-        (("dissent", "a", " "), ExitCode.REFUSED),
-        (("dissent", "", "x"), ExitCode.REFUSED),
+        (("log-dissent", "a", " "), ExitCode.REFUSED),
+        (("log-dissent", "", "x"), ExitCode.REFUSED),
         (("rubric", "show"), ExitCode.NOT_FOUND),
         (("rubric", "set", "Accuracy", "--by", "ada"), ExitCode.USAGE),
         (("rubric", "set", "Accuracy=-1", "--by", "ada"), ExitCode.REFUSED),
         (("rubric", "apply", "nothing", "--by", "ada"), ExitCode.NOT_FOUND),
         (("import", "missing.json"), ExitCode.NOT_FOUND),
-        (("check", "--round", "r1"), ExitCode.USAGE),
+        (("check-reverts", "--round-id", "r1"), ExitCode.USAGE),
     ],
 )
 def test_each_refusal_has_its_exit_code(run, words, ends):
@@ -84,13 +85,15 @@ def test_each_refusal_has_its_exit_code(run, words, ends):
 
 
 def test_the_commands_refuse_an_agent(run, tmp_path):
-    result = CliRunner().invoke(app, ["--store", str(tmp_path / "t.db"), "--agent", "x", "trust", "show"])
+    store = ["--store", str(tmp_path / "t.db")]
+    assert CliRunner().invoke(app, [*store, "trust", "register", "x"]).exit_code == ExitCode.OK
+    result = CliRunner().invoke(app, [*store, "--agent", "x", "trust", "agents"])
     assert result.exit_code == ExitCode.REFUSED
 
 
 @pytest.mark.requirement("TRU-16")
 def test_agents_are_exported_and_imported(run, tmp_path):
-    run("dissent", "a/b", "An objection of some length about the matter at hand", "--no-impact")
+    run("log-dissent", "a/b", "An objection of some length about the matter at hand", "--no-impact")
     assert len(run("export", "out", "--json")) == 1
     result = CliRunner().invoke(app, ["--store", "other.db", "trust", "import", "out", "--json"])
     assert json.loads(result.stdout)[0] | {"file": ""} == {
@@ -106,9 +109,9 @@ def test_agents_are_exported_and_imported(run, tmp_path):
 
 
 def test_the_output_holds_no_terminal_escapes_from_agents(run):
-    run("dissent", "a", "red \x1b[31m alert " * 5, "--impact")
+    run("log-dissent", "a", "red \x1b[31m alert " * 5, "--impact")
     assert "\x1b" not in run("predict", "alert")
-    assert "\x1b" not in run("show", "a")
+    assert "\x1b" not in run("score", "a")
 
 
 # Charts
@@ -144,10 +147,10 @@ def test_the_chart_draws_steps_from_the_first_score_to_the_last():
 
 
 def test_a_picture_is_written_to_a_file(run, tmp_path):
-    run("dissent", "a", "An objection of some length about the matter at hand", "--no-impact")
-    run("history", "a", "--out", "a.svg")
+    run("log-dissent", "a", "An objection of some length about the matter at hand", "--no-impact")
+    run("plot", "a", "--out", "a.svg")
     assert ET.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
-    run("history", "a", "--out", "a.png", ends=ExitCode.USAGE)
+    run("plot", "a", "--out", "a.png", ends=ExitCode.USAGE)
     assert not (tmp_path / "a.png").exists()
 
 

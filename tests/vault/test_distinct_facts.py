@@ -286,5 +286,5 @@ def test_commands_take_distinct_from_and_name_similar_memories(tmp_path):
     changed = run("update", known, "The production database is called kestrel")
     assert "Updated (version 2)" in changed.stdout
     assert run("update", "nothing", "Some other text").exit_code == 5
-    pairs = json.loads(run("vault", "candidates", "--json").stdout)
+    pairs = json.loads(run("vault", "find-consolidation-candidates", "--json").stdout)
     assert {"meaning", "difference"} <= set(pairs[0])

@@ -121,15 +121,14 @@ def test_audit_ignores_the_capacity(run, tmp_path):
 
 
 def test_vault_promotes_a_register_that_others_corroborate(run):
-    kept = parse_json(
-        run("--agent", "orion", "remember", "The release is in May", "--tier", "register", "--topic", "r", "--json")
-    )
-    assert run("vault", "promote", kept["id"]).exit_code == ExitCode.REFUSED
+    kept = parse_json(run("--agent", "orion", "remember", "The release is in May", "--topic", "r", "--json"))
+    assert run("vault", "promote-to-canon", kept["id"]).exit_code == ExitCode.REFUSED
     assert run("--agent", "elysia", "vault", "corroborate", kept["id"]).exit_code == 0
-    assert "corroborated by elysia, orion" in run("vault", "promote", kept["id"]).stdout
-    other = parse_json(run("remember", "Projects: email", "--tier", "register", "--topic", "p", "--json"))
+    assert "corroborated by elysia, orion" in run("vault", "promote-to-canon", kept["id"]).stdout
+    other = parse_json(run("remember", "Projects: email", "--topic", "p", "--json"))
     assert (
-        "decided by Ada" in run("vault", "promote", other["id"], "--by", "Ada", "--text", "Email is a project").stdout
+        "decided by Ada"
+        in run("vault", "promote-to-canon", other["id"], "--by", "Ada", "--canonical-text", "Email is a project").stdout
     )
 
 
@@ -137,12 +136,12 @@ def test_note_directive_and_journal_write_and_list(run):
     assert run("vault", "note", "Call me Ada.").exit_code == 0
     assert run("vault", "directive", "Answer questions about deploys briefly.").exit_code == 0
     assert run("vault", "add-tick", "heartbeat").exit_code == 0
-    assert parse_json(run("vault", "add-tick", "--json"))[0]["text"] == "heartbeat"
-    assert parse_json(run("vault", "note", "--json"))[0]["text"] == "Call me Ada."
-    assert parse_json(run("vault", "directive", "--json"))[0]["text"].startswith("Answer")
-    assert "- Call me Ada." in run("vault", "snapshot", "--block").stdout
-    assert "## Directives" in run("vault", "snapshot", "--query", "questions about deploys").stdout
-    assert parse_json(run("vault", "snapshot", "--block", "--budget", "5", "--json")) == {"text": "", "tokens": 0}
+    assert parse_json(run("vault", "ticks", "--json"))[0]["text"] == "heartbeat"
+    assert parse_json(run("vault", "notes", "--json"))[0]["text"] == "Call me Ada."
+    assert parse_json(run("vault", "directives", "--json"))[0]["text"].startswith("Answer")
+    assert "- Call me Ada." in run("vault", "snapshot-block").stdout
+    assert "## Directives" in run("vault", "memory-block", "questions about deploys").stdout
+    assert parse_json(run("vault", "snapshot-block", "--budget", "5", "--json")) == {"text": "", "tokens": 0}
 
 
 def test_import_with_refusals_names_their_lines_and_exits_with_refused(run, tmp_path):
@@ -155,7 +154,7 @@ def test_import_with_refusals_names_their_lines_and_exits_with_refused(run, tmp_
     assert run("vault", "import", "nothing.jsonl").exit_code == ExitCode.NOT_FOUND
 
 
-@pytest.mark.parametrize("command", ["list", "stats", "snapshot", "propose-deletions", "candidates"])
+@pytest.mark.parametrize("command", ["list", "stats", "snapshot", "propose-deletions", "find-consolidation-candidates"])
 def test_reading_commands_do_not_create_a_missing_store(command, run, tmp_path):
     assert run("vault", command).exit_code == ExitCode.NOT_FOUND
     assert not (tmp_path / "v.db").exists()

@@ -64,7 +64,7 @@ def run_checks(memory: Memory, report: VerifyReport) -> Iterator[DoctorCheck]:
     authors = sorted(memory.journal.quarantined())
     yield DoctorCheck("quarantine", "note" if authors else "fine", ", ".join(authors) or "no author is in quarantine")
     if count := memory.proposals.count():
-        yield DoctorCheck("proposals", "note", f"{count} wait for you: run `lukasa proposals`")
+        yield DoctorCheck("proposals", "note", f"{count} wait for you: run `lukasa proposals list`")
     for sentence in describe_forged_rules(report):
         yield DoctorCheck("rules", "note", sentence)
 

@@ -359,7 +359,7 @@ class LogAccess:
             return Refused(answer.code, f"{refused.reason} {answer.reason}", answer.details)
         return Refused(
             "proposed",
-            f"{refused.reason} The owner decides; proposal {proposal.id} keeps the change (`lukasa proposals`).",
+            f"{refused.reason} The owner decides; proposal {proposal.id} keeps the change (`lukasa proposals list`).",
             {"proposal": proposal.id, "scope": proposal.scope},
         )
 

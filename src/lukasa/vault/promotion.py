@@ -72,7 +72,7 @@ def check_promotion(
         return Refused(
             "not_corroborated",
             f"Only {len(authors)} of {settings.voices} independent authors say this. Let others corroborate it, or have a "
-            "person promote it: promote_to_canon(id, text, by=NAME), or `lukasa vault promote ID --by NAME`.",
+            "person promote it: promote_to_canon(id, text, by=NAME), or `lukasa vault promote-to-canon ID --by NAME`.",
             {"authors": authors, "needed": settings.voices},
         )
     if not _is_same_statement(record.text, text, settings):

@@ -310,13 +310,13 @@ def test_quarantine_hides_an_author_until_released(run, run_json):
     run("quarantine", "elysia", "--reason", "writes nonsense")
     assert run_json("show", "note", "deploy-day")["text"] == "Deploys run on Tuesday."
     assert "ask" not in ids(run_json("log"))
-    (held,) = run_json("quarantine", "--list")
+    (held,) = run_json("quarantined")
     assert (held["author"], held["since"], held["reason"]) == ("elysia", None, "writes nonsense")
-    assert "elysia" in run("quarantine", "--list").stdout
+    assert "elysia" in run("quarantined").stdout
     run("release", "elysia")
     assert run_json("show", "note", "deploy-day")["text"] == "Deploys run on Thursday."
-    assert run_json("quarantine", "--list") == []
-    assert run("quarantine", "--list").stdout == "No author is in quarantine.\n"
+    assert run_json("quarantined") == []
+    assert run("quarantined").stdout == "No author is in quarantine.\n"
 
 
 @pytest.mark.requirement("LOG-6")
@@ -607,12 +607,16 @@ def test_backup_refuses_to_overwrite_a_file(run, tmp_path):
 
 def test_a_new_store_is_announced_once(run, tmp_path):
     new = tmp_path / "new.db"
-    first = run("log", on=new)
-    assert (first.stdout, first.stderr) == ("No records.\n", f"Made a new store: {new}\n")
+    words = ("vault", "note", "Call me Ada.")
+    assert run(*words, on=new).stderr == f"Made a new store: {new}\n"
+    assert run("log", on=new).stderr == ""
     assert run("log", on=new).stderr == ""
 
 
-@pytest.mark.parametrize("words", [["verify"], ["doctor"], ["export", "-"], ["backup", "copy.db"]])
+@pytest.mark.parametrize(
+    "words",
+    [["verify"], ["doctor"], ["export", "-"], ["backup", "copy.db"], ["recall", "x"], ["log"], ["context", "list"]],
+)
 def test_commands_that_check_or_copy_a_store_do_not_create_one(run_json, tmp_path, words):
     assert run_json(*words, on=tmp_path / "typo.db", expect=5)["error"]["code"] == "store_missing"
     assert not (tmp_path / "typo.db").exists()
@@ -636,19 +640,22 @@ def test_a_store_of_a_newer_lukasa_is_refused(store, run_json):
 
 
 def test_the_store_is_found_by_environment_variable_then_by_folder(store, tmp_path, monkeypatch):
-    def run(**env):
-        return CliRunner(env={"LUKASA_STORE": None, "XDG_DATA_HOME": str(tmp_path / "data"), **env}).invoke(
-            app, ["log"]
-        )
+    def run(*words, **env):
+        return CliRunner(env={"LUKASA_STORE": None, "XDG_DATA_HOME": str(tmp_path / "data"), **env}).invoke(app, words)
 
     deep = tmp_path / "project" / "src"
     deep.mkdir(parents=True)
     (tmp_path / "project" / ".lukasa").mkdir()
     monkeypatch.chdir(deep)
-    assert "deploy-day" in run(LUKASA_STORE=str(store)).stdout
-    assert run().stderr == f"Made a new store: {tmp_path / 'project' / '.lukasa' / 'memory.db'}\n"
+    assert "deploy-day" in run("log", LUKASA_STORE=str(store)).stdout
+    assert (
+        run("vault", "note", "Call me Ada.").stderr
+        == f"Made a new store: {tmp_path / 'project' / '.lukasa' / 'memory.db'}\n"
+    )
     monkeypatch.chdir(tmp_path)
-    assert Path(run().stderr.removeprefix("Made a new store: ").strip()).is_relative_to(tmp_path / "data")
+    assert Path(run("vault", "note", "Call me Ada.").stderr.removeprefix("Made a new store: ").strip()).is_relative_to(
+        tmp_path / "data"
+    )
 
 
 def test_times_in_json_are_the_stored_times(store, run_json):

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from lukasa.interfaces.cli.app import app
+from lukasa.interfaces.cli.build import BuiltCommand
 from lukasa.interfaces.cli.tour import TOUR_STEPS, run_steps
 from lukasa.interfaces.outcomes import OUTCOMES, ExitCode
 from support.each import each
@@ -47,8 +49,11 @@ def commands(group, *path):
 COMMANDS = dict(commands(typer.main.get_command(app)))
 
 
-@each("name", COMMANDS)
-def test_every_command_is_documented_with_its_options_and_an_example(name):
+BUILT = {name for name, command in COMMANDS.items() if isinstance(command, BuiltCommand)}
+
+
+@each("name", sorted(set(COMMANDS) - BUILT))
+def test_every_command_written_by_hand_is_documented_with_its_options_and_an_example(name):
     section = SECTIONS[name]
     for parameter in COMMANDS[name].params:
         for option in parameter.opts:
@@ -58,8 +63,37 @@ def test_every_command_is_documented_with_its_options_and_an_example(name):
         assert re.search(rf"^\$ lukasa (--\S+ \S+ )*{name}\b", section, re.MULTILINE)
 
 
+@each("name", sorted(BUILT - set(SECTIONS)))
+def test_every_built_command_without_a_section_is_named(name):
+    assert re.search(rf"`(lukasa )?({name}|{name.rpartition(' ')[2]})\b", "".join(PAGES.values()))
+
+
 def test_every_documented_command_exists():
-    assert set(SECTIONS) == set(COMMANDS)
+    assert set(SECTIONS) <= set(COMMANDS)
+
+
+@each("name", sorted(BUILT & set(SECTIONS)))
+def test_a_section_names_only_options_that_there_are(name):
+    """The words of a section may also name options of the other commands of its group."""
+    group = name.rpartition(" ")[0]
+    near = [command for words, command in COMMANDS.items() if words == name or (group and words.startswith(group))]
+    near.append(typer.main.get_command(app))
+    known = {option for command in near for each in command.params for option in (*each.opts, *each.secondary_opts)}
+    prose = re.sub(r"```.*?```", "", SECTIONS[name], flags=re.DOTALL)
+    assert set(re.findall(r"`(--?[a-z-]+)", prose)) <= known
+
+
+def test_the_site_lists_every_command_with_every_option():
+    spec = spec_from_file_location("site_tool", FOLDER.parents[1] / "tools" / "site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    page = "\n".join(tool._describe_commands())
+    for name, command in COMMANDS.items():
+        if not hasattr(command, "commands"):
+            section = page.partition(f"## `lukasa {name}`\n")[2].partition("\n## ")[0]
+            assert all(option in section for one in command.params for option in one.opts if option != "--help"), name
 
 
 def test_every_exit_code_is_documented_with_its_errors():

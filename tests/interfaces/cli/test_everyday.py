@@ -50,7 +50,7 @@ def test_an_id_of_two_kinds_asks_for_the_kind(run, remembered, tmp_path):
     [
         (("--agent", "", "log"), "Name the agent"),
         (("undo", "--author", ""), "Name an author"),
-        (("context", "append", "s1", "Hello", "--role", "boss"), "user, assistant, system, tool, developer"),
+        (("context", "append", "s1", "boss", "Hello"), "user, assistant, system, tool, developer"),
         (("episode", "record", "Ship it", "--outcome", "splendid"), "success, failure, partial"),
         (("recall", "deploys", "--scope", "teem"), "shared"),
         (("log", "--scope", "teem"), "shared"),
@@ -97,7 +97,7 @@ def test_the_version_names_schema_and_extras(run):
 
 
 def test_a_prediction_is_shown_with_all_its_fields(run):
-    run("forecast", "predict", "Will the release ship by Friday?", "0.7", "--id", "p1")
+    run("forecast", "predict", "Will the release ship by Friday?", "0.7", "--prediction-id", "p1")
     assert "Will the release ship by Friday?" in run("forecast", "show", "p1").stdout
     run("forecast", "show", "p2", expect=5)
 

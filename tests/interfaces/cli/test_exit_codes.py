@@ -94,7 +94,7 @@ def test_input_that_no_store_accepts_is_wrong_usage(words, tmp_path):
 
 def test_a_store_below_a_file_is_not_available(tmp_path):
     (tmp_path / "file").write_text("")
-    result = call("--store", tmp_path / "file" / "folder" / "x.db", "log")
+    result = call("--store", tmp_path / "file" / "folder" / "x.db", "remember", "We deploy on Tuesdays.")
     assert result.exit_code == 7
     assert result.stderr.count("\n") == 1
 

@@ -39,10 +39,13 @@ def folder(tmp_path, monkeypatch):
         (["copy", "postgresql://[", "postgresql://x:99999/y"], 2),
         *((["forecast", "scores", "--window", odd], 2) for odd in ("1e308", "inf", "nan", "-1", "1e6", "")),
         *((["forecast", "plot", "--window", odd], 2) for odd in ("1e308", "inf", "nan")),
-        *((["checkpoint", "prune", "demo", "--age", odd], 2) for odd in ("1e308", "inf", "nan", "-1")),
+        *(
+            (["checkpoint", "compress-old-checkpoints", "demo", "--age-hours", odd], 2)
+            for odd in ("1e308", "inf", "nan", "-1")
+        ),
         *((["episode", "prune", "--summarise-after", odd], 2) for odd in ("1e308", "inf", "nan", "-1")),
         *((["episode", "prune", "--archive-after", odd], 2) for odd in ("1e308", "inf", "nan", "-1")),
-        *((["context", "configure", "s1", "--finished-hours", odd], 2) for odd in ("1e308", "inf", "nan")),
+        *((["context", "configure", "s1", "--change", f"finished_hours={odd}"], 2) for odd in ("1e308", "inf", "nan")),
         (["--profile", "deep.yaml", "stats"], 6),
         (["--profile", "binary", "stats"], 6),
         (["--profile", "folder", "stats"], 7),

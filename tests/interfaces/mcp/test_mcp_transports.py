@@ -317,7 +317,7 @@ async def make_calls(client, name, calls):
             answer = await client.call_tool("recall", {"query": f"{name} {index - 1}", "k": 3})
         else:
             content = f"Turn {index} of {name}: {WORDS[index % 8]} and {index * 7919}."
-            arguments = {"session": name, "content": content, "key": f"{name}/{index}"}
+            arguments = {"conversation_id": name, "content": content, "key": f"{name}/{index}"}
             answer = await client.call_tool("context_append", arguments)
         failed += answer.structured_content["outcome"] != "done"
     return failed

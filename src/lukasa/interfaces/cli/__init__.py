@@ -1,7 +1,8 @@
 """The command line: parses arguments, calls the library, prints the answer.
 
-``app`` registers the commands and reports errors, ``options`` holds what commands share, ``render`` prints. Every other
-module holds the commands of its name.
+``app`` lists the commands and reports errors. ``build`` makes those of the table ``lukasa.operations`` from their methods, and
+``answers`` prints what these return. ``options`` holds what commands share, ``render`` prints. Every other module holds the
+commands of its name that are written by hand, because they are no single operation.
 """
 
 _ALLOCATED_OBJECTS = 50_000  # more than the imports of most commands leave; 700 by default

@@ -9,6 +9,8 @@ import traceback
 from collections import UserDict
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +20,7 @@ import typer
 from lukasa.core.scope import check_agent_name
 from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.interfaces.cli import render
+from lukasa.interfaces.cli.build import COMMANDS, BuiltCommand
 from lukasa.interfaces.cli.options import (
     JSON_HELP,
     Call,
@@ -31,6 +34,7 @@ from lukasa.interfaces.cli.options import (
 )
 from lukasa.interfaces.hooks.client import expand_project
 from lukasa.interfaces.outcomes import ExitCode, OutcomeInfo, outcome_of, usage_error
+from lukasa.operations import OPERATIONS
 
 
 class RootCommandGroup(CommandGroup):
@@ -47,7 +51,7 @@ class RootCommandGroup(CommandGroup):
     ) -> Any:
         """Run the command line. With ``--json`` wrong usage is reported as JSON too."""
         words = sys.argv[1:] if args is None else list(args)
-        as_json = "--json" in words
+        self._wants_json = as_json = "--json" in words
         _prepare_streams()
         try:
             require_utf8(*words)
@@ -72,7 +76,8 @@ class RootCommandGroup(CommandGroup):
 
     def __init__(self, *, commands: Any = None, **settings: Any) -> None:
         super().__init__(commands=commands, **settings)
-        self.commands = self.commands or LazyCommands()
+        self._wants_json = False  # an error while words are parsed comes before the option is known
+        self.commands = self.commands or _list_commands()
 
     def invoke(self, ctx: Any) -> Any:
         """Run the named command, and report every error that ends it."""
@@ -89,7 +94,7 @@ class RootCommandGroup(CommandGroup):
             raise typer.Exit(ExitCode.INTERRUPTED) from error
         except Exception as error:
             failure = outcome_of(error)
-            _print_failure(failure, as_json=ctx.obj.json)
+            _print_failure(failure, as_json=ctx.obj.json or self._wants_json)
             if failure.exit_code is ExitCode.UNEXPECTED:
                 traceback.print_exc()
             raise typer.Exit(failure.exit_code) from error
@@ -180,47 +185,127 @@ app = CommandApp(cls=RootCommandGroup, name="lukasa", pretty_exceptions_enable=F
 app.callback(help=unwrap_help(root.__doc__ or ""))(root)
 
 PANELS = {
-    "Every day": "vault.remember recall.recall vault.update vault.forget records.history context.app install.install serve.serve "
+    "Every day": "remember recall.recall update vault.forget records.history context install.install serve.serve "
     "maintenance.doctor tour.tour",
-    "Remember and recall": "vault.confirm vault.app vault.scan vault.audit",
-    "Sessions": "checkpoint.app checkpoint.recover forecast.app",
-    "Experience": "episode.app knowledge.app skill.app handoff.app handoff.ledger experience.before_task "
-    "experience.consolidate experience.continuity experience.metrics",
-    "Trust": "trust.app",
-    "History and undo": "proposals.app records.log records.show undo.undo undo.quarantine undo.release undo.erase",
-    "Maintenance": "records.stats maintenance.verify maintenance.compact maintenance.allow recall.reembed jobs.worker jobs.jobs",
+    "Remember and recall": "confirm vault vault.scan vault.audit",
+    "Sessions": "checkpoint recover forecast",
+    "Experience": "episode knowledge skill handoff ledger before-task consolidate continuity.continuity metrics",
+    "Trust": "trust",
+    "History and undo": "proposals records.log records.show undo.undo quarantine quarantined release undo.erase",
+    "Maintenance": "stats verify compact maintenance.allow recall.reembed jobs.worker jobs",
     "Import and export": "transfer.export transfer.import_ transfer.backup transfer.restore transfer.copy transfer.sync",
     "Serve": "serve.mcp serve.app install.hook",
     "Benchmarks": "bench",
 }
-"""The commands and groups by the panel of the help that shows them, those of everyday use first: each by its place."""
+"""The commands and groups by the panel of the help that shows them, those of everyday use first.
+
+A command that is written by hand is named by its place, the others by the words of ``operations``.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of commands: what its help says, an example, and its commands that are written by hand."""
+
+    summary: str
+    example: str
+    by_hand: str = ""
+
+
+GROUPS = {
+    "vault": Group(
+        "List, search and review the memories of `lukasa remember`, and print them for a prompt.",
+        "vault list --tier canon",
+        "vault.export vault.import_",
+    ),
+    "context": Group(
+        "Store conversations turn by turn, and print them within a token budget.",
+        'context append s1 user "Hello"',
+        "context.export context.import_",
+    ),
+    "checkpoint": Group(
+        "Save the state of an agent's session, and inspect saved states.", "checkpoint list", "checkpoint.export"
+    ),
+    "forecast": Group(
+        "Record predictions, resolve them, and see how good they were.", "forecast scores", "forecast.plot"
+    ),
+    "episode": Group("Record what was done, task by task.", "episode list"),
+    "knowledge": Group(
+        "Store and link patterns, anti-patterns and facts.", "knowledge list", "knowledge.list_ knowledge.graph"
+    ),
+    "skill": Group("Store instructions for recurring tasks, as Markdown.", "skill list", "skill.check skill.sync"),
+    "handoff": Group("Pass unfinished work from one agent to another.", "handoff inbox"),
+    "ledger": Group("Record and show the progress of agents.", "ledger list"),
+    "metrics": Group("Show how tasks went: success, time, retries and rewards.", "metrics dashboard"),
+    "trust": Group(
+        "Score how far each agent can be trusted, from its objections (dissents) and overrides of its output.",
+        "trust agents",
+        "trust.plot trust.export trust.import_",
+    ),
+    "trust rubric": Group("Manage the criteria that agents are judged by, and their weights.", "trust rubric show"),
+    "proposals": Group(
+        "List what agents would change of the owner's records, and accept or refuse it.",
+        "proposals list",
+        "proposals.accept",
+    ),
+    "jobs": Group("List background jobs; retry or drop one, or print the result of one.", "jobs list --state failed"),
+}
+"""The groups whose commands are built from the table of operations."""
 
 
 class LazyCommands(UserDict[str, Any]):
-    """The commands by name, in the order of the panels. The module of a command loads when the command is looked at."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._panels: dict[str, str] = {}
-        for panel, members in PANELS.items():
-            for member in members.split():
-                module, _, name = member.partition(".")
-                name = "token" if member == "serve.app" else module if name in ("", "app") else name
-                self._panels[name := name.strip("_").replace("_", "-")] = panel
-                self.data[name] = member
+    """Commands by name, in their order. A command is made, and its module loads, when it is looked at."""
 
     def __getitem__(self, name: str) -> Any:
         command = self.data[name]
-        if isinstance(command, str):
-            holder = CommandApp()
-            if name == "bench":
-                _add_benchmarks(holder)
-            else:
-                module, _, attribute = command.partition(".")
-                member = getattr(import_module(f"lukasa.interfaces.cli.{module}"), attribute)
-                holder.add_member(member, self._panels[name])
-            command = self.data[name] = typer.main.get_group(holder).commands[name]
+        if isinstance(command, partial):
+            command = self.data[name] = command()
         return command
+
+
+def _list_commands() -> LazyCommands:
+    """Return the commands and groups of the panels."""
+    found = LazyCommands()
+    for panel, members in PANELS.items():
+        for member in members.split():
+            name = "token" if member == "serve.app" else _command_name(member)
+            found.data[name] = partial(_make_command, name, member, panel)
+    return found
+
+
+def _list_group(group: str) -> LazyCommands:
+    """Return the commands of a group: those that are written by hand, and those of the operations."""
+    by_hand = {_command_name(member): member for member in GROUPS[group].by_hand.split()}
+    words = [row.shell.rpartition(" ")[2] for row in OPERATIONS if row.shell.rpartition(" ")[0] == group]
+    words += [below.rpartition(" ")[2] for below in GROUPS if below.rpartition(" ")[0] == group]
+    found = LazyCommands()
+    for name in dict.fromkeys((*words, *by_hand)):
+        found.data[name] = partial(_make_command, f"{group} {name}", by_hand.get(name, f"{group} {name}"), "")
+    return found
+
+
+def _command_name(member: str) -> str:
+    return member.rpartition(".")[2].strip("_").replace("_", "-")
+
+
+def _make_command(words: str, member: str, panel: str) -> Any:
+    """Make a command or a group: one of the table, or one that a module of this package has."""
+    holder, name = CommandApp(), words.rpartition(" ")[2]
+    if member in COMMANDS:
+        return BuiltCommand(COMMANDS[member], panel)
+    if member in GROUPS:
+        group = GROUPS[member]
+        holder.add_member(CommandApp(name, group.summary, example=f"lukasa {group.example}"), panel)
+        made: Any = typer.main.get_group(holder).commands[name]
+        made.commands = _list_group(member)
+        return made
+    if member == "bench":
+        _add_benchmarks(holder)
+    else:
+        module, _, attribute = member.partition(".")
+        found = getattr(import_module(f"lukasa.interfaces.cli.{module}"), attribute)
+        holder.add_member(found, panel, hidden=" " in words and name in ("export", "import"))
+    return typer.main.get_group(holder).commands[name]
 
 
 def _report_missing_benchmarks() -> None:

@@ -1,4 +1,4 @@
-"""Commands for background jobs: worker and jobs."""
+"""The command worker, which runs background jobs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-from lukasa.core.canonical_json import encode
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, flag, option, require_choice, require_utf8
+from lukasa.interfaces.cli.answers import format_counts
+from lukasa.interfaces.cli.options import Call, flag, option, require_utf8
 from lukasa.interfaces.cli.render import format_count
-from lukasa.interfaces.outcomes import not_found
-from lukasa.jobs.job import JOB_STATES, LEASE, REGISTRY, JobState
+from lukasa.jobs.job import LEASE, REGISTRY
 
 if TYPE_CHECKING:
-    from lukasa.jobs.job import AttemptResult, Job, JobCounts
+    from lukasa.jobs.job import AttemptResult, Job
 
-_MAX_ROWS = 50
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -55,42 +53,7 @@ def worker(
         status = memory.jobs.status()
     counts = [f"{format_count(ran.done, 'job')} done"]
     counts += [f"{count} {word}" for word, count in asdict(ran).items() if count and word != "done"]
-    call.show({"ran": ran, "status": status}, f"{', '.join(counts)}. Now {_format_counts(status)}")
-
-
-def jobs(
-    call: Call,
-    state: Annotated[str | None, option("STATE", f"Only this state: {', '.join(JOB_STATES)}.")] = None,
-    retry: Annotated[str | None, option("ID", "Queue this failed job again.")] = None,
-    drop: Annotated[str | None, option("ID", "Delete this waiting or failed job.")] = None,
-    result: Annotated[str | None, option("ID", "Print what this job returned when it was done.")] = None,
-) -> None:
-    """List background jobs that are waiting, running or failed; retry or drop one, or print the result of one.
-
-    Example: lukasa jobs --state failed
-    """
-    require_choice(state, JOB_STATES, "a state of a job")
-    wanted: JobState | None = next((known for known in JOB_STATES if known == state), None)
-    memory = call.existing_memory
-    if result is not None:
-        returned = memory.jobs.result(result)
-        if returned is None:
-            raise not_found(f"There is no result of a job {result[:60]}.")
-        call.show(returned, encode(returned).decode())
-        return
-    if retry is not None and not memory.jobs.retry(retry):
-        raise not_found(f"No job {retry[:60]} has failed.")
-    if drop is not None and not memory.jobs.drop(drop):
-        raise not_found(f"No job {drop[:60]} is waiting or has failed.")
-    status, found = memory.jobs.status(), memory.jobs.list(wanted)
-    call.show(
-        {**asdict(status), "jobs": found},
-        columns="id, job=name, scope, state, attempts, due, error",
-        rows=found,
-        wrap="error",
-        limit=_MAX_ROWS,
-        after=_format_counts(status),
-    )
+    call.show({"ran": ran, "status": status}, f"{', '.join(counts)}. Now {format_counts(asdict(status))}")
 
 
 def _import_job_modules(modules: Sequence[str]) -> None:
@@ -130,7 +93,3 @@ def _stop_on_signal() -> Iterator[threading.Event]:
 
 def _print_job_end(job: Job, result: AttemptResult, why: str) -> None:
     render.print_to_stderr(f"{result} {job.name} {job.id}" + (f": {why}" if why else ""))
-
-
-def _format_counts(status: JobCounts) -> str:
-    return ", ".join(f"{count:,} {state}" for state, count in asdict(status).items()) + "."

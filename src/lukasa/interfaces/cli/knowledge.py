@@ -9,42 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lukasa.core.choices import KNOWLEDGE_KINDS, RELATIONS
+from lukasa.core.choices import KNOWLEDGE_KINDS
 from lukasa.core.record import Key
-from lukasa.experience.knowledge import ANTIPATTERN, FACT, PATTERN, KnowledgeItem
-from lukasa.interfaces.cli.options import (
-    Call,
-    CommandApp,
-    FoundT,
-    argument,
-    flag,
-    option,
-    require_choice,
-    require_found,
-    require_result,
-)
+from lukasa.experience.knowledge import ANTIPATTERN, FACT, PATTERN
+from lukasa.interfaces.cli.options import Call, FoundT, argument, flag, option, require_choice, require_found
 from lukasa.interfaces.cli.render import Column, escape_line, shorten
-from lukasa.interfaces.serialise import to_json
 
 if TYPE_CHECKING:
     from lukasa.experience import Knowledge
 
-_KIND_NAMES = ", ".join(KNOWLEDGE_KINDS)
-_RELATION_HELP = f"{', '.join(RELATIONS[:-1])} or {RELATIONS[-1]}."
 _COLOURS = {"pattern": "#cfe8cf", "antipattern": "#f6d0cc", "fact": "#d4e2f4", "episode": "#eeeeee", "skill": "#f4ecc8"}
 _INVERSE_RELATIONS = {"superseded_by"}
 _SYMMETRIC_RELATIONS = {"related_to", "contradicts"}
 _MAX_WIDTH, _MARGIN, _MAX_NODES = 1000, 90, 500
-_ARROWS = {"out": "→", "in": "←"}
-
-app = CommandApp("knowledge", "Store and link patterns, anti-patterns and facts.", example="lukasa knowledge list")
-KnowledgeIdArgument = Annotated[str, argument("ID", "The id, such as sem-001.")]
 
 
-@app.command()
 def list_(
     call: Call,
-    kind: Annotated[str | None, option("KIND", f"Only this kind: {_KIND_NAMES}.")] = None,
+    kind: Annotated[str | None, option("KIND", f"Only this kind: {', '.join(KNOWLEDGE_KINDS)}.")] = None,
     superseded: Annotated[bool, flag("--superseded", "Include superseded items.")] = False,
 ) -> None:
     """List patterns, anti-patterns and facts, the most confident first.
@@ -52,7 +34,7 @@ def list_(
     Example: lukasa knowledge list --kind pattern
     """
     require_choice(kind, KNOWLEDGE_KINDS, "a kind of knowledge")
-    knowledge = call.memory.knowledge
+    knowledge = call.existing_memory.knowledge
     readers = {PATTERN: knowledge.patterns, ANTIPATTERN: knowledge.antipatterns, FACT: knowledge.facts}
     chosen = [item for name in ((kind,) if kind else KNOWLEDGE_KINDS) for item in readers[name](superseded=superseded)]
     chosen.sort(key=lambda item: (KNOWLEDGE_KINDS.index(item.kind), -item.confidence, item.id))
@@ -61,133 +43,11 @@ def list_(
     call.show(chosen, columns=columns, truncate="says", empty="Nothing is known yet.")
 
 
-@app.command()
-def show_(call: Call, id: KnowledgeIdArgument) -> None:
-    """Show one item with all its fields and links.
-
-    Example: lukasa knowledge show sem-001
-    """
-    item = require_item(call.memory.knowledge.get(id), id)
-    neighbours = call.memory.knowledge.neighbours(id)
-    fields = {"id": item.id, "kind": item.kind}
-    for name, value in item.record.body.items():
-        pairs = ", ".join(f"{word} {number}" for word, number in value.items()) if isinstance(value, dict) else value
-        fields[name] = "\n".join(map(str, value)) if isinstance(value, list) else str(pairs)
-    fields["links"] = "\n".join(f"{_ARROWS[link.direction]} {link.relation} {link.key.id}" for link in neighbours)
-    call.show({**to_json(item), "neighbours": to_json(neighbours)}, fields=fields)
-
-
 def require_item(item: FoundT | None, id: str) -> FoundT:
     """Return what was found under an id; nothing found is reported as not found."""
     return require_found(item, f"Nothing is known as {id[:80]!r}.", "`lukasa knowledge list` shows all ids.")
 
 
-@app.command()
-def add(
-    call: Call,
-    kind: Annotated[str, argument("KIND", f"One of {_KIND_NAMES}.")],
-    says: Annotated[str, argument("TEXT", "The pattern or fact; for an anti-pattern, what fails.")],
-    category: Annotated[str, option("WORD", "The category.")] = "",
-    condition: Annotated[list[str] | None, option("TEXT", "When the pattern holds (repeatable).")] = None,
-    correct: Annotated[str, option("TEXT", "What to do; for an anti-pattern, how to prevent it.")] = "",
-    incorrect: Annotated[str, option("TEXT", "What not to do; for an anti-pattern, why it fails.")] = "",
-    confidence: Annotated[float, option("P", "Confidence, from 0 to 1.", min=0, max=1)] = 0.5,
-    id: Annotated[str, option("ID", "The id; default: the next number.", "--id")] = "",
-) -> None:
-    """Store a pattern, an anti-pattern or a fact.
-
-    Example: lukasa knowledge add fact "The staging database is called heron" --confidence 1
-    """
-    body: dict[str, Any] = {"confidence": confidence} | ({"category": category} if category else {})
-    if kind == PATTERN:
-        body |= {"pattern": says, "conditions": condition or []}
-        body |= {"correct_approach": correct, "incorrect_approach": incorrect}
-    elif kind == ANTIPATTERN:
-        body |= {"what_fails": says, "why": incorrect, "prevention": correct}
-    else:
-        body |= {"fact": says}
-    named: Any = kind  # the service refuses another one
-    records = call.memory.knowledge.add(named, body, id=id).unwrap_all()
-    stored = f"Stored {records[0].id}." if records else "Already stored."
-    call.show([KnowledgeItem(record) for record in records], stored)
-
-
-@app.command()
-def link(
-    call: Call,
-    a: Annotated[str, argument("ID", "Where the link starts.")],
-    relation: Annotated[str, argument("RELATION", _RELATION_HELP)],
-    b: Annotated[str, argument("ID", "Where the link ends.")],
-    remove: Annotated[bool, flag("--remove", "Remove the link instead.")] = False,
-) -> None:
-    """Link two records, or remove a link. A relation with an inverse is also stored at the other end.
-
-    Example: lukasa knowledge link sem-002 supersedes sem-001
-    """
-    named: Any = relation  # the service refuses another one
-    change = call.memory.knowledge.unlink if remove else call.memory.knowledge.link
-    changed = len(change(a, named, b).unwrap_all())
-    sentence = f"{'Unlinked' if remove else 'Linked'}: {a} {relation} {b}." if changed else "Nothing to change."
-    call.show({"from": a, "relation": relation, "to": b, "removed": remove, "changed": changed}, sentence)
-
-
-@app.command()
-def path(
-    call: Call,
-    a: Annotated[str, argument("ID", "The first record.")],
-    b: Annotated[str, argument("ID", "The last record.")],
-) -> None:
-    """Find the shortest path of links between two records.
-
-    Example: lukasa knowledge path sem-001 sem-002
-    """
-    keys = call.memory.knowledge.path(a, b)
-    call.show(keys, " – ".join(key.id for key in keys) if keys else f"No links lead from {a} to {b}.")
-
-
-@app.command()
-def contradictions(call: Call) -> None:
-    """List items that contradict each other, and links to records that do not exist.
-
-    Example: lukasa knowledge contradictions
-    """
-    found = call.memory.knowledge.contradictions()
-    call.show(
-        found, columns="what=kind, a=a.id, relation, b=b.id", empty="There are no contradictions and no broken links."
-    )
-
-
-@app.command()
-def learnings(
-    call: Call, day: Annotated[str | None, option("DATE", "Only this day, such as 2026-01-06.")] = None
-) -> None:
-    """List what was learned from errors, day by day.
-
-    Example: lukasa knowledge learnings --day 2026-01-06
-    """
-    columns = "date, error, message, learning"
-    call.show(call.memory.knowledge.learnings(day), columns=columns, truncate="learning", empty="No learnings.")
-
-
-@app.command()
-def merge(
-    call: Call,
-    threshold: Annotated[float, option("SHARE", "How similar patterns must be.", min=0.01, max=1)] = 0.9,
-    dry_run: Annotated[bool, flag("--dry-run", "Only show what would be merged.")] = False,
-) -> None:
-    """Merge patterns that say the same: the most confident one supersedes the others.
-
-    Example: lukasa knowledge merge --dry-run
-    """
-    merged = require_result(call.memory.knowledge.merge_duplicates(threshold, dry_run=dry_run))
-    verb = "would supersede" if dry_run else "supersedes"
-    lines = [f"{id} {verb} {', '.join(others)}." for id, others in merged.into.items()]
-    if merged.label:
-        lines.append(f"To take this back: lukasa undo --label {merged.label}")
-    call.show(merged, lines or "No two patterns say the same.")
-
-
-@app.command()
 def graph(
     call: Call,
     id: Annotated[str | None, argument("ID", "Only records near this one.")] = None,
@@ -200,7 +60,7 @@ def graph(
     Example: lukasa knowledge graph --format svg > knowledge.svg
     """
     require_choice(format_name, ("dot", "svg"), "a graph format")
-    found = require_item(collect_graph(call.memory.knowledge, id, steps, sources=sources), id or "")
+    found = require_item(collect_graph(call.existing_memory.knowledge, id, steps, sources=sources), id or "")
     draw = render_dot if format_name == "dot" else render_svg
     call.show(found, lambda: typer.echo(draw(found)))
 

@@ -1,4 +1,4 @@
-"""Commands that check and maintain a store: verify, compact, doctor and allow."""
+"""Commands that look after a store: doctor and allow."""
 
 from __future__ import annotations
 
@@ -7,64 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lukasa.errors import InvalidInput, StoreError, StoreMissing
-from lukasa.interfaces.cli.options import Call, argument, flag, option, parse_time, progress_bar
-from lukasa.interfaces.cli.render import format_count, format_size
-from lukasa.interfaces.doctor import (
-    PRIVATE_MODE,
-    DoctorCheck,
-    describe_forged_rules,
-    list_exposed_files,
-    project_store_checks,
-    run_checks,
-)
+from lukasa.interfaces.cli.options import Call, argument, flag, progress_bar
+from lukasa.interfaces.cli.render import format_count
+from lukasa.interfaces.doctor import PRIVATE_MODE, DoctorCheck, list_exposed_files, project_store_checks, run_checks
 from lukasa.interfaces.outcomes import ExitCode, row_of
 from lukasa.storage.integrity import END_OF_LOG
 
 if TYPE_CHECKING:
     from lukasa.memory import Memory
-    from lukasa.storage.engine import Finding, VerifyReport
-
-
-def verify(call: Call) -> None:
-    """Check the log, the indexes and the vectors for damage, and list what is damaged and which rules are forged.
-
-    Changes nothing. Exit code 6: something is damaged.
-
-    Example: lukasa verify || echo "the store is damaged"
-    """
-    report = _verify_store(call.existing_memory)
-    aside = f" {format_count(report.set_aside, 'damaged record')} set aside." if report.set_aside else ""
-    sound = f"Sound: {format_count(report.versions, 'version')} proved, indexes match the log.{aside}"
-    damaged = f"Damaged: {format_count(len(report.findings), 'finding')} in {report.versions:,} versions."
-    call.show(
-        report,
-        sound if report.sound else damaged,
-        columns=("where, what", ("repairable", _name_remedy)),
-        rows=report.findings,
-        wrap="what",
-        after=describe_forged_rules(report),
-        exit_code=ExitCode.OK if report.sound else ExitCode.DAMAGED,
-    )
-
-
-def _name_remedy(finding: Finding) -> str:
-    if finding.position is not None:
-        return "lukasa doctor --repair sets it aside"
-    return "lukasa doctor --repair" if finding.repairable else "no"
-
-
-def compact(
-    call: Call,
-    before: Annotated[str | None, option("TIME", "Only versions that were superseded before this time.")] = None,
-) -> None:
-    """Drop superseded versions for good and free their space. The newest version of a record stays.
-
-    Example: lukasa compact --before 2026-01-01
-    """
-    with progress_bar("Compacting") as bar:
-        done = call.memory.journal.compact(before=parse_time(before), progress=bar)
-    sizes = f"from {format_size(done.bytes_before)} to {format_size(done.bytes_after)}"
-    call.show(done, f"Dropped {format_count(done.versions, 'superseded version')}: {sizes}.")
+    from lukasa.storage.engine import VerifyReport
 
 
 def doctor(call: Call, repair: Annotated[bool, flag("--repair", "Repair what can be repaired.")] = False) -> None:

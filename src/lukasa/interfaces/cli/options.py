@@ -192,8 +192,20 @@ def _process_value(param: Any, ctx: Any, value: Any) -> Any:
         (value.__class__ is str and needed in (str, str | None))
         or (value.__class__ is needed is int and value is param.default)
     ):
+        _require_number(param, needed, value)
         return param.__class__.process_value(param, ctx, value)
     return value if param.callback is None else param.callback(ctx, param, value)
+
+
+def _require_number(param: Any, needed: Any, value: Any) -> None:
+    """Refuse a word where a number belongs, in the words of the shell."""
+    for number, noun in ((int, "a whole number"), (float, "a number")):
+        if needed in (number, number | None) and isinstance(value, str):
+            try:
+                number(value)
+            except ValueError:
+                name = param.opts[0] if param.param_type_name == "option" else param.metavar
+                raise InvalidInput(f"{name} needs {noun}, not {value[:40]!r}.") from None
 
 
 class _PlainParameters:
@@ -237,13 +249,12 @@ class CommandApp(typer.Typer):
 
         return decorate
 
-    def add_member(self, member: CommandApp | Callable[..., None], panel: str) -> str:
-        """Add a group or a command to a panel of the help, and return its name."""
+    def add_member(self, member: CommandApp | Callable[..., None], panel: str, *, hidden: bool = False) -> None:
+        """Add a group or a command to a panel of the help."""
         if isinstance(member, CommandApp):
             self.add_typer(member, rich_help_panel=panel)
-            return str(member.info.name)
-        self.command(rich_help_panel=panel)(member)
-        return str(self.registered_commands[-1].name)
+        else:
+            self.command(rich_help_panel=panel or None, hidden=hidden)(member)
 
 
 def unwrap_help(text: str) -> str:

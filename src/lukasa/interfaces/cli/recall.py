@@ -64,7 +64,8 @@ def recall(
     ] = None,
     budget: BlockBudgetOption = None,
     deadline: Annotated[
-        float | None, option("SECONDS", "After these, words alone if the embedder has not answered.", min=0.001)
+        float | None,
+        option("SECONDS", "How long to wait for the embedder; then words alone find the records.", min=0.001),
     ] = None,
 ) -> None:
     """Find the records that answer a question, by words and by meaning, best first.
@@ -72,7 +73,7 @@ def recall(
     Example: lukasa recall "when do we deploy?" -k 5
     """
     require_utf8(query)
-    require_scopes(call.memory.journal, *(scope or ()))
+    require_scopes(call.existing_memory.journal, *(scope or ()))
     filters: dict[str, Any] = {"kinds": kind or (), "scopes": scope or (), "author": author, "labels": label or ()}
     filters |= {"any_labels": any_label or (), "exclude": exclude or (), "where": _parse_conditions(where or ())}
     times: Any = {"since": parse_time(since), "until": parse_time(until), "as_of": parse_time(as_of)}
@@ -82,7 +83,7 @@ def recall(
         "deadline": deadline,
         "min_relevance": min_relevance,
     }
-    result = call.memory.recall(query, k, **options, **filters, **times)
+    result = call.existing_memory.recall(query, k, **options, **filters, **times)
     if budget is not None and not call.json:
         from lukasa.recall.recall import build_prompt_block
 

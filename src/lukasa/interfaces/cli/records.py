@@ -1,4 +1,4 @@
-"""Commands that only read the log: log, history, show and stats."""
+"""Commands that read the log: log, history and show."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def log(
     filters: Any = {"kinds": tuple(kind or ()), "scopes": tuple(scope or ()), "labels": tuple(label or ())}
     times: Any = {"since": parse_time(since), "until": parse_time(until), "as_of": parse_time(as_of)}
     order: Any = {"every_version": all_versions, "newest_first": not in_order, "limit": limit}
-    require_scopes(call.memory.journal, *(scope or ()))
-    records = list(call.memory.journal.read(Query(author=author, **filters, **times, **order)))
+    require_scopes(call.existing_memory.journal, *(scope or ()))
+    records = list(call.existing_memory.journal.read(Query(author=author, **filters, **times, **order)))
     call.show(records, lambda: _print_records(records))
 
 
@@ -90,7 +90,7 @@ def history(call: Call, record: RecordArgument, scope: RecordScopeOption = None)
 
 def show_history(call: Call, record: Sequence[str], scope: str | None) -> None:
     """List the versions of a record, given by its id or by its kind and id."""
-    journal = call.memory.journal
+    journal = call.existing_memory.journal
     versions = journal.history(find_key(journal, *_split_name(record), scope))
     imports = journal.find_imports(versions)
     imported = ("imported", lambda version: _describe_import(imports.get(version.digest)))
@@ -133,7 +133,7 @@ def show(
 
     Example: lukasa show 4f9a2c1b77d0 --version 1
     """
-    journal = call.memory.journal
+    journal = call.existing_memory.journal
     key = find_key(journal, *_split_name(record), scope)
     found = journal.get(key, as_of=parse_time(as_of), version=version)
     which = f" version {version}" if version else f" as of {as_of}" if as_of else ""
@@ -156,21 +156,3 @@ def show(
         "text": shown.text,
     }
     call.show(versions_json([shown], imports)[0], fields=fields)
-
-
-def stats(call: Call) -> None:
-    """Count records and versions by scope and kind, and describe the store.
-
-    Example: lukasa stats --json
-    """
-    tally, facts = call.memory.journal.tally(), dict(call.memory.describe())
-    described = {name: render.format_cell(value) for name, value in facts.items()}
-    described |= {"bytes": render.format_size(facts["bytes"])} if isinstance(facts.get("bytes"), int) else {}
-    live, versions = sum(row.live for row in tally), sum(row.versions for row in tally)
-    call.show(
-        {"store": facts, "live": live, "versions": versions, "tally": tally},
-        f"{format_count(live, 'live record')}, {format_count(versions, 'version')} in the log.",
-        columns="scope, kind, live:,d, versions:,d",
-        rows=tally,
-        fields={name.replace("_", " "): render.escape_line(value) for name, value in described.items()},
-    )

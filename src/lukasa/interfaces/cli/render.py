@@ -35,7 +35,8 @@ Column = str | tuple[str, Callable[[Any], object]]
 """A heading with a function of the row, or several columns in one string, separated by commas.
 
 A column in a string is ``heading=path:format``. The path names an attribute or a key of the row, or one inside of it,
-such as ``memory.id``. Without a path the heading is the path too. Without a format ``format_cell`` formats the value.
+such as ``memory.id``. Without a path the heading is the path too. Without a format ``format_cell`` formats the value;
+``count``, ``size`` and ``weights`` are formats too.
 """
 Lines = str | Iterable[str]
 """One line, or several."""
@@ -110,7 +111,13 @@ def read_fields(value: Any, names: str) -> dict[str, object]:
 def _read_cell(row: Any, path: str, form: str) -> object:
     for name in path.split("."):
         row = row.get(name) if isinstance(row, Mapping) else getattr(row, name)
+    if form in _FORMS:
+        return _FORMS[form](row)
     return format(row, form) if form and row is not None else row
+
+
+def _format_weights(weights: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {weight:.2f}" for name, weight in weights.items())
 
 
 def format_cell(value: object) -> str:
@@ -283,6 +290,9 @@ def format_size(count: int) -> str:
     while amount >= 1000 and len(units) > 1:
         amount, units = amount / 1000, units[1:]
     return f"{amount:.1f} {units[0]}"
+
+
+_FORMS: Mapping[str, Callable[[Any], object]] = {"count": len, "size": format_size, "weights": _format_weights}
 
 
 def format_count(count: int, singular: str, plural: str | None = None) -> str:

@@ -71,7 +71,7 @@ def export(
     format_name: FormatOption = "jsonl",
     force: ForceOption = False,
 ) -> None:
-    """Write the whole log to a JSONL file, or one scope in the layout of a document.
+    """Write the whole log to a JSONL file, or one scope in the file format of vault, loki and others.
 
     With jsonl nothing is lost, and the same log always gives the same file. Exit code 6: damaged records were left out; they
     are named.
@@ -139,7 +139,7 @@ def import_(
     file: Annotated[str, argument("PATH|-", "An exported log, or a file or folder of another format; - reads stdin.")],
     format_name: SourceFormatOption = "jsonl",
 ) -> None:
-    """Add the records of an exported log, of a document's layout, or of another program. It can be repeated.
+    """Add the records of an exported log, of files of vault, loki and others, or of another program. It can be repeated.
 
     Records that are present are skipped, and an import that was interrupted goes on. `lukasa audit` shows before what an
     import of another program would store and refuse.

@@ -1,4 +1,4 @@
-"""Commands that take something back: undo, quarantine, release and erase."""
+"""Commands that take something back and say first what: undo and erase."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call, RecordScopeOption, argument, find_key, flag, option, parse_time
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import not_found
-from lukasa.interfaces.serialise import quarantine_json, restore_json
+from lukasa.interfaces.serialise import restore_json
 
 if TYPE_CHECKING:
     from lukasa.journal import Journal
@@ -42,7 +42,7 @@ def undo(
     """
     if author == "":  # a variable of a script that was never set would undo all that the owner wrote
         raise InvalidInput("The author is empty.", hint="Name an author or a label.")
-    undone = call.memory.journal.undo(author=author, since=parse_time(since), label=label, dry_run=dry_run)
+    undone = call.existing_memory.journal.undo(author=author, since=parse_time(since), label=label, dry_run=dry_run)
     lines = ["Nothing to undo."]
     if undone.reverted:
         verb = "This would revert" if dry_run else "Reverted"
@@ -53,46 +53,6 @@ def undo(
         verb = "It would keep" if dry_run else "Kept"
         lines += [f"{verb} {kept} that another author has written since:", *render.list_keys(undone.kept)]
     call.show(undone, lines)
-
-
-def quarantine(
-    call: Call,
-    author: Annotated[str | None, argument("AUTHOR", "The author to put in quarantine.")] = None,
-    since: WrittenSinceOption = None,
-    reason: ReasonOption = "",
-    list_: Annotated[bool, flag("--list", "List the authors in quarantine.")] = False,
-) -> None:
-    """Hide what an author wrote, and everything derived from it, until it is released.
-
-    Nothing is deleted: `lukasa release` makes all of it visible again.
-
-    Example: lukasa quarantine mallory --reason "writes nonsense"
-    """
-    if (author is None) is not list_:
-        raise InvalidInput("Name an author, or use --list.")
-    if author is None:
-        held = list(call.memory.journal.quarantined().values())
-        call.show(
-            [quarantine_json(record) for record in held],
-            columns="author, hidden since, put there, reason",
-            rows=[(r.body["author"], r.body["since"] or "always", r.recorded_at, r.body["reason"]) for r in held],
-            wrap="reason",
-            empty="No author is in quarantine.",
-        )
-        return
-    record = call.memory.journal.quarantine(author, since=parse_time(since), reason=reason).unwrap()
-    start = f" since {record.body['since']}" if record.body["since"] else ""
-    hidden = f"In quarantine: what {author!r} wrote{start}, and what was derived from it, is hidden."
-    call.show(quarantine_json(record), [hidden, "`lukasa release` makes it visible again."])
-
-
-def release(call: Call, author: Annotated[str, argument("AUTHOR", "The author to release.")]) -> None:
-    """Make visible again what a quarantine hid.
-
-    Example: lukasa release mallory
-    """
-    call.memory.journal.release(author).unwrap_all("`lukasa quarantine --list` shows who is.")
-    call.show({"author": author, "released": True}, f"Released: what {author!r} wrote is visible again.")
 
 
 def erase(
@@ -115,10 +75,10 @@ def erase(
     """
     if not (kind and id) if subject is None else kind or scope:
         raise InvalidInput("Name what to erase: a kind and an id, or --subject with a name.")
-    journal = call.memory.journal
+    journal = call.existing_memory.journal
     named = [find_key(journal, kind, id, scope, hidden=True)] if kind and id else []
     keys = journal.preview_erase(*named, subject=subject, exact=exact)
-    files = call.memory.sessions.find_files(*keys, subject=subject, exact=exact)
+    files = call.existing_memory.sessions.find_files(*keys, subject=subject, exact=exact)
     if not keys and not files:
         raise not_found(f"Nothing is known of {(subject or '')[:60]!r}.")
     count = format_count(len(keys), "record") + (f" and {format_count(len(files), 'file')}" if files else "")

@@ -1,4 +1,4 @@
-"""``lukasa vault``, and the commands remember, forget, scan and audit, which use the vault's checks."""
+"""The commands forget, scan and audit, and the files of ``lukasa vault``."""
 
 from __future__ import annotations
 
@@ -6,113 +6,27 @@ import sys
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
-
-from lukasa.core.choices import SEARCH_PROFILES, TIERS
-from lukasa.core.outcome import Outcome
+from lukasa.core.outcome import Accepted
 from lukasa.errors import NotAccepted
-from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import (
     Call,
-    CommandApp,
     ForceOption,
-    TargetScopeOption,
     argument,
-    choice,
     flag,
     open_input,
     option,
-    parse_time,
     progress_bar,
     read_input,
-    read_text,
     require_choice,
-    require_result,
-    require_scopes,
-    require_utf8,
 )
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.cli.transfer import SOURCE_FORMATS, describe_added, show_export, show_import
-from lukasa.interfaces.outcomes import ExitCode, describe_details
-from lukasa.interfaces.serialise import to_json, vault_record_json
-from lukasa.storage.engine import QUARANTINE
+from lukasa.interfaces.outcomes import ExitCode
+from lukasa.interfaces.serialise import to_json
 
-app = CommandApp(
-    "vault",
-    "List, search and review the memories of `lukasa remember`, and print them for a prompt.",
-    example="lukasa vault list --tier canon",
-)
-
-IdArgument = Annotated[str, argument("ID", "The id of the memory.")]
 ScopeFilterOption = Annotated[str | None, option("NAME", "Only this scope; default: all that you may read.", "--scope")]
-DistinctFromOption = Annotated[
-    list[str] | None, option("ID", "A similar memory that states another fact (repeatable).", "--distinct-from")
-]
-ExpiresOption = Annotated[str | None, option("TIME", "From this time on it is left out of recall and blocks.")]
-BudgetOption = Annotated[int | None, option("TOKENS", "Maximum number of tokens.", min=1)]
-
-
-def remember(
-    call: Call,
-    text: Annotated[str, argument("TEXT|-", "The memory, in a sentence or two; - reads stdin.")],
-    scope: TargetScopeOption = "shared",
-    category: Annotated[str, option("NAME", "Category: bio, mission, project, goal, …")] = "general",
-    tier: Annotated[
-        str | None,
-        choice("TIER", "canon for lasting facts, register for facts that change. Default: by topic and caller.", TIERS),
-    ] = None,
-    topic: Annotated[str | None, option("ID", "Topic of a register; a new text replaces the old one.")] = None,
-    tag: Annotated[list[str] | None, option("TAG", "A tag to filter by (repeatable).")] = None,
-    source: Annotated[str, option("WORD", "Where it comes from: chat, manual, tool, operator, …")] = "manual",
-    distinct_from: DistinctFromOption = None,
-    expires_at: ExpiresOption = None,
-    dry_run: Annotated[bool, flag("--dry-run", "Only check; write nothing.")] = False,
-) -> None:
-    """Remember a fact. Noise, secrets, personal data and duplicates are refused.
-
-    The memory is stored in the vault, the curated part of the store. A refusal says why; nothing is written then.
-
-    Example: lukasa remember "The staging database is called heron" --category infrastructure
-    """
-    content = read_text("-").rstrip("\n") if text == "-" else text
-    require_utf8(content)
-    fields: dict[str, Any] = {"tier": tier, "topic_id": topic, "tags": tag or (), "source": source}
-    fields["distinct_from"] = distinct_from or ()
-    fields["expires_at"] = parse_time(expires_at)
-    if dry_run:
-        require_result(call.memory.vault.judge({"text": content, "scope": scope, "category": category, **fields}))
-        call.show({"accepted": True, "dry_run": True}, "The gate would accept this.")
-        return
-    _show_written(call, call.memory.vault.add_memory(content, scope, category, **fields))
-
-
-def _show_written(call: Call, written: Outcome) -> None:
-    """Show the memory that was written, and those that say something similar."""
-    outcome = written or written.unwrap()
-    record, similar = outcome.record, outcome.details.get("similar_to", ())
-    verb = "Remembered" if record.version == 1 else f"Updated (version {record.version})"
-    if QUARANTINE in outcome.details:
-        verb = "Kept, but hidden"
-    lines = [f"{verb}: {record.id} in {record.scope}.", *describe_details(outcome.details)]
-    for other in similar:
-        found = other["difference"]
-        words = f"{found['here'] or 'nothing'} here, {found['there'] or 'nothing'} there"
-        lines.append(f"Similar to {other['id']}, which states another fact ({found['kind']}: {words}).")
-    call.show(vault_record_json(record) | dict(outcome.details), lines)
-
-
-def confirm(call: Call, id: IdArgument, expires_at: ExpiresOption = None, scope: ScopeFilterOption = None) -> None:
-    """Confirm that a memory still holds. Blocks for prompts then say when it was last confirmed.
-
-    The confirmation is a new version; `lukasa history` shows it. Reading a memory never confirms it.
-
-    Example: lukasa confirm 4f9a2c1b77d0
-    """
-    outcome = call.existing_memory.vault.confirm(id, scope=scope, expires_at=parse_time(expires_at))
-    record = outcome.unwrap()
-    call.show(vault_record_json(record), f"Confirmed (version {record.version}): {record.id} in {record.scope}.")
 
 
 def forget(
@@ -125,7 +39,7 @@ def forget(
     Example: lukasa forget 4f9a2c1b77d0
     """
     outcomes = call.existing_memory.vault.bulk_delete(ids, scope=scope)
-    failed = next((outcome for outcome in outcomes if not outcome), None)
+    failed = next((outcome for outcome in outcomes if not isinstance(outcome, Accepted)), None)
     if failed is not None and len(ids) == 1:
         raise NotAccepted(outcome=failed)
     reasons = [(id, "" if outcome else outcome.reason) for id, outcome in zip(ids, outcomes, strict=True)]
@@ -193,238 +107,6 @@ def audit(
     )
 
 
-@app.command()
-def list_(
-    call: Call,
-    scope: ScopeFilterOption = None,
-    tier: Annotated[str | None, choice("TIER", "canon (lasting facts) or register (facts that change).", TIERS)] = None,
-    category: Annotated[str | None, option("NAME", "Only this category.")] = None,
-    topic: Annotated[str | None, option("ID", "Only this topic.")] = None,
-    tag: Annotated[str | None, option("TAG", "Only with this tag.")] = None,
-    limit: Annotated[int, option("N", "Maximum number of memories.", min=0)] = 100,
-) -> None:
-    """List the memories in the vault, oldest first.
-
-    Example: lukasa vault list --tier canon
-    """
-    require_scopes(call.existing_memory.journal, scope)
-    known_tier = require_choice(tier, TIERS, "a tier")
-    found = call.existing_memory.vault.list(
-        scope, tier=known_tier, category=category, topic_id=topic, tag=tag, limit=limit
-    )
-    columns = "id, scope, tier, category, topic=topic_id, text"
-    call.show(found, columns=columns, wrap="text", empty="The vault holds no such memory.")
-
-
-def update(
-    call: Call,
-    id: IdArgument,
-    text: Annotated[str, argument("TEXT|-", "The new text; - reads stdin.")],
-    category: Annotated[str | None, option("NAME", "Another category.")] = None,
-    tag: Annotated[list[str] | None, option("TAG", "Other tags (repeatable).")] = None,
-    distinct_from: DistinctFromOption = None,
-    scope: ScopeFilterOption = None,
-) -> None:
-    """Change the text of a memory whose fact has changed. Its history stays.
-
-    Example: lukasa update 4f9a2c1b77d0 "Deploys run on Thursday."
-    """
-    content = read_text("-").rstrip("\n") if text == "-" else text
-    require_utf8(content)
-    vault = call.existing_memory.vault
-    outcome = vault.update(id, content, category=category, tags=tag, scope=scope, distinct_from=distinct_from or ())
-    _show_written(call, outcome)
-
-
-@app.command()
-def search(
-    call: Call,
-    query: Annotated[str, argument("QUERY", "What to search for.")],
-    scope: ScopeFilterOption = None,
-    profile: Annotated[
-        str, choice("NAME", "hybrid: words and meaning; lexical: words only.", SEARCH_PROFILES)
-    ] = "hybrid",
-    k: Annotated[int, option("N", "Maximum number of memories.", "-k", min=1)] = 10,
-) -> None:
-    """Search the vault, best match first. `lukasa recall` searches all records.
-
-    Example: lukasa vault search "staging database" --profile lexical
-    """
-    require_utf8(query)
-    require_scopes(call.existing_memory.journal, scope)
-    known = require_choice(profile, SEARCH_PROFILES, "a profile of search")
-    found = call.existing_memory.vault.search(query, () if scope is None else (scope,), k=k, profile=known)
-    columns = "score:.2f, id=memory.id, scope=memory.scope, tier=memory.tier, text=memory.text"
-    call.show(found, columns=columns, wrap="text", empty="Nothing was found.")
-
-
-@app.command()
-def stats(call: Call) -> None:
-    """Show how full the vault is, which memories it holds, and why others were refused.
-
-    Example: lukasa vault stats
-    """
-    figures = call.existing_memory.vault.vault_stats()
-    fields = {}
-    for name, value in figures.items():
-        counts = [f"{word} {count:,}" for word, count in value.items()] if isinstance(value, dict) else [f"{value:,}"]
-        fields[name.replace("_", " ")] = ", ".join(counts) or "–"
-    call.show(figures, fields=fields)
-
-
-@app.command()
-def snapshot(
-    call: Call,
-    scope: TargetScopeOption = "shared",
-    block: Annotated[bool, flag("--block", "Print the fenced prompt block, with notes, of every scope.")] = False,
-    query: Annotated[str | None, option("TEXT", "Print the prompt block that answers this question instead.")] = None,
-    budget: BudgetOption = None,
-) -> None:
-    """Print the memories as compact Markdown, to be put into a prompt.
-
-    Example: lukasa vault snapshot --budget 500
-    """
-    vault = call.existing_memory.vault
-    if query is not None:
-        made = vault.build_memory_block(query=query, budget=budget)
-        text, tokens = made.text, made.tokens
-    elif block:
-        made = vault.build_snapshot_block(budget=budget)
-        text, tokens = made.text, made.tokens
-    else:
-        from lukasa.models.token_counter import open_token_counter
-
-        text = vault.build_snapshot(scope, budget=budget)
-        tokens = open_token_counter()(text) if text else 0
-    if call.json or text:
-        call.show({"text": text, "tokens": tokens}, lambda: typer.echo(text))
-    else:
-        render.print_to_stderr(
-            "The vault is empty, or nothing fits into the budget; `lukasa vault list` shows all memories."
-        )
-
-
-@app.command()
-def propose_deletions(call: Call, scope: TargetScopeOption = "shared") -> None:
-    """List memories that might be deleted, with the reason. Deletes nothing.
-
-    Example: lukasa vault propose-deletions
-    """
-    found = call.existing_memory.vault.propose_deletions(scope)
-    columns = "id=memory.id, why=reason, text=memory.text"
-    call.show(found, columns=columns, wrap="text", empty="No memory looks superfluous.")
-
-
-@app.command()
-def candidates(
-    call: Call,
-    scope: TargetScopeOption = "shared",
-    floor: Annotated[float, option("SHARE", "How similar two memories must be.", min=0.01, max=1.0)] = 0.45,
-) -> None:
-    """List pairs of similar memories that might be merged. Changes nothing.
-
-    Example: lukasa vault candidates --floor 0.6
-    """
-    pairs = call.existing_memory.vault.find_consolidation_candidates(scope, floor)
-    texts: render.Column = ("texts", lambda pair: f"{pair.one.text} / {pair.other.text}")
-    difference: render.Column = ("difference", lambda pair: str(pair.difference or ""))
-    columns = ("overlap:.2f, sequence:.2f, meaning:.2f, one=one.id, other=other.id", difference, texts)
-    call.show(pairs, columns=columns, wrap="texts", empty="No two memories are that similar.")
-
-
-@app.command()
-def promote(
-    call: Call,
-    id: Annotated[str, argument("ID", "The id of the register.")],
-    text: Annotated[str | None, option("TEXT", "The text for canon; without it, the register's text.")] = None,
-    by: Annotated[str, option("NAME", "The person who decides it.")] = "",
-    scope: ScopeFilterOption = None,
-) -> None:
-    """Turn a register (a fact that changes) into canon (a lasting fact).
-
-    A person decides it, or independent authors say the same.
-
-    Example: lukasa vault promote 4f9a2c1b77d0 --by Ada
-    """
-    record = call.existing_memory.vault.promote_to_canon(id, text, by=by, scope=scope).unwrap()
-    why = f"decided by {by}" if by else f"corroborated by {', '.join(record.body.get('corroborated_by', ()))}"
-    call.show(vault_record_json(record), f"{record.id} is canon now, {why}.")
-
-
-@app.command()
-def corroborate(
-    call: Call,
-    id: IdArgument,
-    author: Annotated[str, option("NAME", "Who says the same; an agent can only name itself.")] = "",
-    scope: ScopeFilterOption = None,
-) -> None:
-    """Record that another author says the same as a memory.
-
-    Example: lukasa --agent elysia vault corroborate 4f9a2c1b77d0
-    """
-    record = call.existing_memory.vault.corroborate(id, scope=scope, author=author).unwrap()
-    call.show({"memory": id, "author": record.author}, f"{record.author} corroborates {id}.")
-
-
-@app.command()
-def add_tick(
-    call: Call,
-    text: Annotated[str | None, argument("[TEXT]", "The event; without it, the entries are shown.")] = None,
-    scope: ScopeFilterOption = None,
-) -> None:
-    """Add an entry to the burst journal, which keeps entries for a day, or show the entries.
-
-    Use it for progress marks, runtime snapshots and check-ins. The number of entries is limited.
-
-    Example: lukasa vault add-tick "tick marker for burst 5"
-    """
-    if text is not None:
-        record = call.memory.vault.add_tick(text, scope).unwrap()
-        call.show(record, f"Added to the burst journal of {record.scope}.")
-        return
-    columns = "at, scope, author, text"
-    call.show(call.memory.vault.ticks(scope), columns=columns, wrap="text", empty="The burst journal is empty.")
-
-
-@app.command()
-def note(
-    call: Call,
-    text: Annotated[str | None, argument("[TEXT]", "The note; without it, the notes are shown.")] = None,
-    scope: ScopeFilterOption = None,
-) -> None:
-    """Store a short note that is part of every snapshot block, or show the notes.
-
-    Example: lukasa vault note "Call me Ada."
-    """
-    if text is not None:
-        record = call.memory.vault.note(text, scope or "shared").unwrap()
-        call.show(record, f"Noted: {record.id} in {record.scope}.")
-        return
-    notes = call.memory.vault.notes(() if scope is None else (scope,))
-    call.show(notes, columns="id, scope, text", wrap="text", empty="There are no notes.")
-
-
-@app.command()
-def directive(
-    call: Call,
-    text: Annotated[str | None, argument("[TEXT]", "The rule; without it, the rules are shown.")] = None,
-    scope: ScopeFilterOption = None,
-) -> None:
-    """Store a rule of behaviour, or show the rules. Relevant rules are part of memory blocks.
-
-    Only the owner of the store may set a rule for all agents.
-
-    Example: lukasa vault directive "Answer in British spelling."
-    """
-    if text is not None:
-        record = call.memory.vault.directive(text, scope).unwrap()
-        call.show(record, f"Set: {record.id} in {record.scope}.")
-        return
-    directives = call.memory.vault.directives(() if scope is None else (scope,))
-    call.show(directives, columns="id, scope, text", wrap="text", empty="There are no directives.")
-
-
-@app.command(hidden=True)
 def export(
     call: Call,
     file: Annotated[str, argument("FILE|-", "The file to write; - writes to stdout.")],
@@ -444,7 +126,6 @@ def export(
     show_export(call, file, count)
 
 
-@app.command(hidden=True)
 def import_(call: Call, file: Annotated[str, argument("FILE|-", "A vault.jsonl file; - reads stdin.")]) -> None:
     """Add the memories of a vault.jsonl file, with their ids and times, as `lukasa import --format vault` does.
 

@@ -156,7 +156,7 @@ def propose(memory: CallerMemory, scope: Annotated[str, Query(max_length=200)] =
     """Return pairs of memories that might be merged and memories that might be deleted. Nothing is changed."""
     live = sum(row.live for row in memory.journal.tally() if (row.scope, row.kind) == (scope, MEMORY_KIND))
     if live > MAX_COMPARED:
-        hint = f"Run: lukasa vault candidates --scope {scope}, and lukasa vault propose-deletions --scope {scope}"
+        hint = f"Run: lukasa vault find-consolidation-candidates --scope {scope}, and lukasa vault propose-deletions --scope {scope}"
         raise InvalidInput(f"This scope has {live:,} memories, too many to compare while a page waits.", hint=hint)
     pairs = memory.vault.find_consolidation_candidates(scope, 0.6)
     return JsonResponse(

@@ -160,8 +160,11 @@ def _find_location(clause: Clause) -> Iterator[Fact]:
         return
     rest = " ".join(clause.words[index + 1 :])
     path = _PATH.search(rest)
-    thing = " ".join(word for word in clause.words[:index] if word.lower() not in ("the", "our", "my"))
-    if path and thing and thing.split()[-1].lower() not in WORDS["empty_subjects"]:
+    if path is None or clause.plain[0] not in ("the", "our", "my"):
+        return
+    is_place = WORDS["before_places"].keys() >= {*rest[: path.start()].strip("`\"' ").lower().split()}
+    thing = " ".join(clause.words[1:index])
+    if is_place and thing and thing.split()[-1].lower() not in WORDS["empty_subjects"]:
         text = f"{thing[0].upper()}{thing[1:]} is at {path[0].rstrip('.,')}{rest[path.end() :]}"
         yield _fact(clause, text, "path", f"place {thing.lower()}")
 

@@ -40,7 +40,7 @@ def test_facts_are_remembered_recalled_confirmed_and_forgotten(ada: RemoteMemory
     assert stored
     again = ada.remember("Deploys run on Tuesday.")
     assert (again.code, again.details["duplicate_of"]) == ("duplicate", stored.record.id)
-    answer = ada.recall("When do deploys run?", explain=True, block_tokens=200)
+    answer = ada.recall("When do deploys run?", explain=True, budget=200)
     assert answer.hits[0].record == stored.record
     assert answer.hits[0].signals
     assert answer.block is not None

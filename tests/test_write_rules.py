@@ -288,7 +288,7 @@ def test_over_http_an_agent_forges_nothing(tmp_path: Any) -> None:
         assert (result["state"], "Only the owner" in result["reason"]) == ("refused", True)
         line = json.dumps({"sha256": digest.hex(), "record": json.loads(entry)})
         answer = mallory.post("/v1/import", content=f'{{"lukasa":"log","format":1}}\n{line}\n')
-        assert "job-1" not in clients[""].get("/v1/records", params={"kind": "job_result"}).text, answer.text
+        assert "job-1" not in clients[""].get("/v1/records", params={"kinds": "job_result"}).text, answer.text
         # A store of an earlier version may hold such a record.
         for scope in ("shared", SYSTEM):
             write_unchecked(

@@ -131,9 +131,9 @@ class RemoteMemory:
         deadline: float | None = None,
         min_relevance: float | None = None,
         explain: bool = False,
-        block_tokens: int | None = None,
+        budget: int | None = None,
     ) -> RemoteRecall:
-        """Return the ``k`` records that answer best. ``block_tokens`` asks for a fenced block for a prompt too.
+        """Return the ``k`` records that answer best. ``budget`` asks for a fenced block for a prompt too.
 
         Args:
             query: The question, in plain words.
@@ -152,7 +152,7 @@ class RemoteMemory:
             deadline: After how many seconds recall goes on without the embedder, by words alone.
             min_relevance: The relevance that every hit must reach, from 0 to 1.
             explain: Return the signals behind each hit too.
-            block_tokens: Return a fenced block for a prompt too, of at most this many tokens.
+            budget: Return a fenced block for a prompt too, of at most this many tokens.
 
         Example:
             remote.remember("We deploy on Tuesdays.")
@@ -169,7 +169,7 @@ class RemoteMemory:
             "conversation": list(one_or_more(conversation)) or None,
         }
         options |= {"since": since, "until": until, "as_of": as_of, "explain": explain or None}
-        options |= {"deadline": deadline, "min_relevance": min_relevance, "block_tokens": block_tokens}
+        options |= {"deadline": deadline, "min_relevance": min_relevance, "budget": budget}
         body = {"query": query, "k": k, **options}
         found = self._connection.request("POST", "/v1/recall", clean_body(body), repeatable=True).content
         return RemoteRecall(
@@ -207,8 +207,8 @@ class RemoteMemory:
             kept = remote.remember("We deploy on Tuesdays.").unwrap()
             remote.confirm(kept.id)
         """
-        path = f"{_path('memories', id)}/confirm"
-        return send(self._connection, "POST", path, {"expires_at": expires_at}, query={"scope": scope})
+        path = f"{_path('memories', id)}/confirmations"
+        return send(self._connection, "POST", path, {"expires_at": expires_at, "scope": scope})
 
     def before_task(self, task: str | Mapping[str, Any], *, budget: int | None = None) -> Mapping[str, Any]:
         """Return what is known that matters for a task, as JSON.
@@ -330,7 +330,8 @@ class RemoteConversations(RemoteService):
             remote.context.append("s1", "user", "Hello")
             remote.context.transcript("s1", limit=20)
         """
-        return list(self._read(f"{_path('conversations', conversation_id)}/turns", {"limit": limit})["turns"])
+        query = {"limit": limit, "newest_first": "true"}
+        return list(reversed(self._read(f"{_path('conversations', conversation_id)}/turns", query)["turns"]))
 
     def list(self) -> Sequence[Mapping[str, Any]]:
         """Return the conversations that the token may read.
@@ -480,7 +481,7 @@ class RemoteHandoffs(RemoteService):
             kept = remote.handoffs.create("orion", "The form is done; test it.").unwrap()
             remote.handoffs.accept(kept.id)
         """
-        return self._write(f"{_path('handoffs', id)}/accept")
+        return self._write(f"{_path('handoffs', id)}/acceptance")
 
     def complete(self, id: str, **fields: Any) -> Outcome:
         """Say that a handoff is done.
@@ -494,7 +495,7 @@ class RemoteHandoffs(RemoteService):
             remote.handoffs.accept(kept.id)
             remote.handoffs.complete(kept.id, result="All tests pass.")
         """
-        return self._write(f"{_path('handoffs', id)}/complete", fields)
+        return self._write(f"{_path('handoffs', id)}/completion", fields)
 
 
 @check_arguments
@@ -524,7 +525,7 @@ class RemoteProposals(RemoteService):
             for proposal in remote.proposals.list():
                 remote.proposals.accept(proposal["id"])
         """
-        return self._write(f"{_path('proposals', id)}/accept", {"scope": scope})
+        return self._write(f"{_path('proposals', id)}/acceptance", {"scope": scope})
 
     def refuse(self, id: str, *, scope: str | None = None) -> Outcome:
         """Refuse a proposal; nothing is changed.
@@ -537,7 +538,7 @@ class RemoteProposals(RemoteService):
             for proposal in remote.proposals.list():
                 remote.proposals.refuse(proposal["id"])
         """
-        return self._write(f"{_path('proposals', id)}/refuse", {"scope": scope})
+        return self._write(f"{_path('proposals', id)}/refusal", {"scope": scope})
 
 
 @check_arguments
@@ -607,7 +608,8 @@ class RemoteForecasts(RemoteService):
             remote.forecasts.predict("We ship on Friday", 0.7, prediction_id="p-1")
             remote.forecasts.resolve("p-1", True)
         """
-        return self._write(f"{_path('forecasts', prediction_id)}/resolution", {"outcome": outcome})
+        path = f"{_path('forecasts', prediction_id)}/resolution"
+        return send(self._connection, "PUT", path, {"outcome": outcome})
 
     def scores(self) -> Mapping[str, Any]:
         """Return the scores of the resolved predictions.

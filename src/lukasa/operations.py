@@ -77,7 +77,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("before_task", "reads", "POST /v1/before-task", "before-task", "before_task", help="List what is known for a task: patterns that worked, what to avoid, and skills.",
               example='before-task "Implement POST /api/todos endpoint"'),
     Operation("retrieve_relevant_memory", "reads", "GET /v1/relevant-memories"),
-    Operation("describe", "reads", "GET /v1/stats", "stats", help="Count records and versions by scope and kind, and describe the store.", example="stats --json"),
+    Operation("describe", "reads", "", "stats", help="Count records and versions by scope and kind, and describe the store.", example="stats --json"),
     # The vault
     Operation("vault.list", "reads", "GET /v1/memories", "vault list", answer="memories", columns="id, scope, tier, category, topic=topic_id, text", sentence="The vault holds no such memory.",
               example="vault list --tier canon"),
@@ -151,6 +151,7 @@ OPERATIONS: tuple[Operation, ...] = (
     # Episodes
     Operation("episodes.list", "reads", "GET /v1/episodes", "episode list", answer="episodes", columns="id, began=timestamp, agent, outcome, detail, goal", sentence="No episodes.",
               help="List episodes, the newest last.", example="episode list --outcome failure"),
+    Operation("episodes.start", "writes", "POST /v1/episodes/running"),
     Operation("episodes.record", "writes", "POST /v1/episodes", "episode record", "record_episode", sentence="Stored {id}.", help="Store an episode: one task with its steps, errors and outcome.",
               example='episode record "Implement POST /api/todos" --action-log read_file --agent eng-001'),
     Operation("episodes.add", "writes", "POST /v1/episodes/bulk", "episode add", sentence="Stored {id}.", help="Store the episodes of a JSON file: one object or a list.", example="episode add episodes.json"),
@@ -362,9 +363,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("graph.create_entities", "writes", "POST /v1/entities", answer="entities"),
     Operation("graph.create_relations", "writes", "POST /v1/entities/relations", answer="relations"),
     Operation("graph.add_observations", "writes", "POST /v1/entities/observations", answer="observations"),
-    Operation("graph.delete_entities", "deletes", "DELETE /v1/entities"),
-    Operation("graph.delete_relations", "deletes", "DELETE /v1/entities/relations"),
-    Operation("graph.delete_observations", "deletes", "DELETE /v1/entities/observations"),
+    Operation("graph.delete_entities", "deletes", "POST /v1/entities/deletions"),
+    Operation("graph.delete_relations", "deletes", "POST /v1/entities/relations/deletions"),
+    Operation("graph.delete_observations", "deletes", "POST /v1/entities/observations/deletions"),
     # The log
     Operation("journal.read", "reads", "GET /v1/records", "log", answer="records", example="log --kind note --author orion --since 2026-02-01"),
     Operation("journal.find", "reads", "GET /v1/records/search", answer="matches"),

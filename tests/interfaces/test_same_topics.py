@@ -52,8 +52,8 @@ def remember_over_http(store: str) -> None:
 
 def remember_in_bulk_over_http(store: str) -> None:
     with run_api_server(store, agents=("",)) as url:
-        items = [{"text": fact, "topic": "deploy day"} for fact in FACTS]
-        ApiConnection(url, token_for("")).request("POST", "/v1/memories/bulk", {"memories": items})
+        items = [{"text": fact, "topic_id": "deploy day"} for fact in FACTS]
+        ApiConnection(url, token_for("")).request("POST", "/v1/memories/bulk", {"items": items})
 
 
 def remember_over_mcp(store: str) -> None:

@@ -442,28 +442,28 @@ class Knowledge(CallerService):
         chosen = [item for item in found if superseded or item.superseded_by is None]
         return sorted(chosen, key=lambda item: (item.record.created_at, item.id))
 
-    def link(self, a: KnowledgeRef, relation: KnowledgeRelation, b: KnowledgeRef) -> Outcome:
-        """Add a link from ``a`` to ``b``, and its inverse from ``b`` to ``a`` where the relation has one.
+    def link(self, source: KnowledgeRef, relation: KnowledgeRelation, target: KnowledgeRef) -> Outcome:
+        """Add a link from ``source`` to ``target``, and its inverse where the relation has one.
 
         Args:
-            a: The first record: its id, its key, the record or the item.
+            source: The first record: its id, its key, the record or the item.
             relation: The relation, such as ``supersedes``; the refusal of another word lists all.
-            b: The second record: its id, its key, the record or the item.
+            target: The second record: its id, its key, the record or the item.
 
         Example:
             a = memory.knowledge.add_fact("The cache runs on port 6379").unwrap()
             b = memory.knowledge.add_fact("The cache runs on port 7000").unwrap()
             memory.knowledge.link(b.id, "supersedes", a.id)
         """
-        return self._change_link(a, relation, b, add=True)
+        return self._change_link(source, relation, target, add=True)
 
-    def unlink(self, a: KnowledgeRef, relation: KnowledgeRelation, b: KnowledgeRef) -> Outcome:
+    def unlink(self, source: KnowledgeRef, relation: KnowledgeRelation, target: KnowledgeRef) -> Outcome:
         """Remove a link and its inverse.
 
         Args:
-            a: The first record: its id, its key, the record or the item.
+            source: The first record: its id, its key, the record or the item.
             relation: The relation, such as ``supersedes``; the refusal of another word lists all.
-            b: The second record: its id, its key, the record or the item.
+            target: The second record: its id, its key, the record or the item.
 
         Example:
             a = memory.knowledge.add_fact("The cache runs on port 6379").unwrap()
@@ -471,7 +471,7 @@ class Knowledge(CallerService):
             memory.knowledge.link(a.id, "related_to", b.id)
             memory.knowledge.unlink(a.id, "related_to", b.id)
         """
-        return self._change_link(a, relation, b, add=False)
+        return self._change_link(source, relation, target, add=False)
 
     def _change_link(self, a: KnowledgeRef, relation: str, b: KnowledgeRef, *, add: bool) -> Outcome:
         if relation not in RELATIONS:
@@ -510,18 +510,18 @@ class Knowledge(CallerService):
             found = [] if record is None else reader.neighbours(record.key, relation)
         return [neighbour for neighbour in found if neighbour.key.kind in LINKABLE_KINDS]
 
-    def path(self, a: KnowledgeRef, b: KnowledgeRef) -> list[Key]:
+    def path(self, source: KnowledgeRef, target: KnowledgeRef) -> list[Key]:
         """Return the shortest path between two records along links in either direction, or an empty list.
 
         Args:
-            a: The first record: its id, its key, the record or the item.
-            b: The second record: its id, its key, the record or the item.
+            source: The first record: its id, its key, the record or the item.
+            target: The second record: its id, its key, the record or the item.
 
         Example:
             memory.knowledge.path("fact-001", "fact-002")
         """
         with self._journal.snapshot() as reader:
-            start, goal = self._find_record(reader, a, LINKABLE_KINDS), self._find_record(reader, b, LINKABLE_KINDS)
+            start, goal = self._find_record(reader, source, LINKABLE_KINDS), self._find_record(reader, target, LINKABLE_KINDS)
             if start is None or goal is None:
                 return []
             paths: dict[Key, list[Key]] = {start.key: [start.key]}

@@ -101,14 +101,15 @@ class Skills(CallerService):
         return self._journal.append_if(build_drafts)
 
     def get(self, id: str, *, scope: str | None = None) -> Skill | None:
-        """Return a skill, or None.
+        r"""Return a skill, or None.
 
         Args:
             id: The id of the skill.
             scope: The scope; default: wherever the caller finds it.
 
         Example:
-            memory.skills.get("deploy")
+            memory.skills.add("# Deploy\n\n## Steps\n\n1. Run the migrations\n", id="deploy")
+            memory.skills.get("deploy").title
         """
         record = read_by_id(self._journal, SKILL, id, scope)
         return None if record is None else Skill(record)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 EncoderT = TypeVar("EncoderT", bound=Callable[..., dict[str, Any]])
 
-_FIELDS: Mapping[str, str] = {
+FIELDS: Mapping[str, str] = {
     "ApiToken": "name access agent scopes rate expires_at made_at last_used",
     "CheckpointVerification": "number=entry.number file=entry.name fault",
     "CompactionReport": "happened **",
@@ -72,6 +72,7 @@ _FIELDS: Mapping[str, str] = {
     "Supersession": "**record.key at",
     "Relation": "from=source to=target relationType=relation_type",
     "RestoreResult": "store=place versions digest files backup=manifest",
+    "RunningEpisode": "id scope",
     "Rubric": "version by=changed_by criteria",
     "RubricEffect": "days before after",
     "SyncConflict": "**key version",
@@ -102,8 +103,8 @@ def to_json(value: Any) -> Any:
     name = type(value).__name__ if type(value).__module__.startswith("lukasa.") else ""
     if name in _ENCODERS:
         return _ENCODERS[name](value)
-    if name in _FIELDS:
-        return _selected_fields(value, _FIELDS[name])
+    if name in FIELDS:
+        return _selected_fields(value, FIELDS[name])
     if hasattr(value, "as_json"):
         return value.as_json()
     if is_dataclass(value) and not isinstance(value, type):
@@ -129,7 +130,7 @@ def _selected_fields(value: Any, selection: str) -> Json:
 
 @cache
 def _parse_selection(selection: str) -> list[tuple[str, Callable[[Any], Any]]]:
-    """Parse a row of ``_FIELDS`` into names and functions that read the value; merged values have no name."""
+    """Parse a row of ``FIELDS`` into names and functions that read the value; merged values have no name."""
     found: list[tuple[str, Callable[[Any], Any]]] = []
     for word in selection.split():
         name, _, path = word.partition("=")
@@ -151,7 +152,7 @@ _ENCODERS: dict[str, Callable[..., Json]] = {}
 
 def registered_names() -> frozenset[str]:
     """Return the names of the classes whose JSON is declared here."""
-    return frozenset((*_FIELDS, *_ENCODERS))
+    return frozenset((*FIELDS, *_ENCODERS))
 
 
 def _encodes(class_name: str) -> Callable[[EncoderT], EncoderT]:

@@ -226,6 +226,7 @@ class Jobs(CallerService):
 
         Example:
             job = memory.jobs.defer("tidy").unwrap()
+            memory.jobs.run_waiting()
             memory.jobs.result(job.id)
         """
         scopes = [row.scope for row in self._journal.tally() if row.kind == JOB_RESULT]

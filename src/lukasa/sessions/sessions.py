@@ -315,7 +315,7 @@ class Sessions(CallerService):
 
     def save_checkpoint(
         self,
-        agent_state: Mapping[str, Any],
+        state: Mapping[str, Any],
         session_id: str,
         checkpoint_number: int | None = None,
         *,
@@ -329,7 +329,7 @@ class Sessions(CallerService):
         time of the state, if that is not now.
 
         Args:
-            agent_state: The whole state, as JSON.
+            state: The whole state, as JSON.
             session_id: The id of the session.
             checkpoint_number: The number of the checkpoint; default: the next one.
             scope: The scope; default: wherever the caller finds it.
@@ -339,12 +339,12 @@ class Sessions(CallerService):
         Example:
             memory.sessions.save_checkpoint({"learning_state": {"step": 7}}, "demo")
         """
-        if not hasattr(agent_state, "items"):
+        if not hasattr(state, "items"):
             return Refused("bad_state", "A state is a JSON object with eight sections.")
         options = SessionOptions(retention=retention or Retention())
         session = self._find_session(session_id, scope, options, repair=False)
         session = session or self._new_session(session_id, scope, options)
-        return session.settle(agent_state, checkpoint_number, last_updated)
+        return session.settle(state, checkpoint_number, last_updated)
 
     def load_latest_checkpoint(self, session_id: str, *, scope: str | None = None) -> SessionState | None:
         """Return the state in the newest valid checkpoint, or None. ``state`` adds the changes since.

@@ -91,6 +91,7 @@ class Rubrics:
             name: The name of the rubric.
 
         Example:
+            memory.trust.rubric.set({"Accuracy": 2, "Style": 1}, by="anna")
             memory.trust.rubric.versions()
         """
         history = self._records.require_owner().journal.history(trust_key(RUBRIC, name))

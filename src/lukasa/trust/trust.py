@@ -67,6 +67,9 @@ class Trust(CallerService):
     read its own score.
     """
 
+    rubric: Rubrics
+    """The criteria by which agents are judged."""
+
     SERVICES: ClassVar[frozenset[str]] = frozenset({"rubric"})
     """The attributes that are services themselves."""
 

@@ -160,8 +160,10 @@ class Vault(CallerService):
         return answer if isinstance(answer, Refused) else None
 
     def update_by_topic(
-        self, topic_id: str, scope: str, text: str, category: str | None = None, **fields: Any
-    ) -> Outcome:
+        self, topic_id: str, scope: str, text: str, category: str | None = None, *, tags: Iterable[str] | None = None,
+        distinct_from: str | Iterable[str] | None = None, expires_at: datetime | None = None,
+        source: str | None = "manual", author: str = "",
+    ) -> Outcome:  # fmt: skip
         """Update the register with this topic and scope, or create it. Fields that are not given stay as they were.
 
         Args:
@@ -169,7 +171,11 @@ class Vault(CallerService):
             scope: The scope.
             text: The fact, in plain words; at most 1,200 characters.
             category: Another category.
-            **fields: Further arguments of ``add_memory``.
+            tags: Other tags.
+            distinct_from: Other ids of memories that the text does not repeat, although it looks like it.
+            expires_at: From this time on recall and prompts leave it out.
+            source: Where the statement comes from, in one word.
+            author: Who says it; default: the caller.
 
         Example:
             memory.vault.update_by_topic("deploy day", "shared", "We deploy on Wednesdays.")
@@ -178,9 +184,13 @@ class Vault(CallerService):
             known = read_register(reader, topic_id, scope)
         if known is not None:
             old = proposal_from_record(known)
-            fields = {"tags": old.tags, "distinct_from": old.distinct_from, **fields}
+            tags = old.tags if tags is None else tags
+            distinct_from = old.distinct_from if distinct_from is None else distinct_from
             category = category or old.category
-        return self.add_memory(text, scope, category or "general", tier=REGISTER, topic_id=topic_id, **fields)
+        return self.add_memory(
+            text, scope, category or "general", tier=REGISTER, topic_id=topic_id, tags=tags or (), source=source,
+            author=author, distinct_from=distinct_from or (), expires_at=expires_at,
+        )  # fmt: skip
 
     def update(
         self,

@@ -139,9 +139,9 @@ def test_a_neighbourhood_is_walked_breadth_first_up_to_its_limits(ask: Callable[
 
 
 def test_an_earlier_version_is_written_again_if_nobody_was_faster(ask: Callable[..., Any]) -> None:
-    old = ask("ada", "GET", "/v1/records?kind=memory&label=topic%3Dferry")["records"][0]
+    old = ask("ada", "GET", "/v1/records?kinds=memory&labels=topic%3Dferry")["records"][0]
     assert old["version"] == 2
-    path = f"/v1/records/shared/memory/{old['id']}/restore"
+    path = f"/v1/records/shared/memory/{old['id']}/restoration"
     ask("ada", "POST", path, json={"version": 1}, headers={"If-Match": '"v1"'}, status=412)
     ask("reader", "POST", path, json={"version": 1}, status=403)
     written = ask("ada", "POST", path, json={"version": 1}, headers={"If-Match": '"v2"'})
@@ -154,9 +154,9 @@ def test_an_earlier_version_is_written_again_if_nobody_was_faster(ask: Callable[
 def test_a_revoked_token_cannot_be_restored(ask: Callable[..., Any], stores: CallerStores) -> None:
     tokens = StoreTokenSource(stores).open()
     tokens.add("eve", agent="eve")
-    record = ask("", "GET", "/v1/records?kind=api_token&newest_first=true&limit=1")["records"][0]
+    record = ask("", "GET", "/v1/records?kinds=api_token&newest_first=true&limit=1")["records"][0]
     tokens.revoke("eve")
-    ask("", "POST", f"/v1/records/_lukasa/api_token/{record['id']}/restore", json={"version": 1}, status=403)
+    ask("", "POST", f"/v1/records/_lukasa/api_token/{record['id']}/restoration", json={"version": 1}, status=403)
     assert {token.name for token in tokens.list()} == {"owner", "ada", "reader"}
 
 
@@ -175,10 +175,10 @@ def test_records_are_listed_newest_first_page_by_page(ask: Callable[..., Any]) -
     seen: list[int] = []
     cursor = ""
     while cursor is not None:
-        page = ask("", "GET", f"/v1/records?kind=fact&newest_first=true&limit=20{cursor and '&cursor=' + cursor}")
+        page = ask("", "GET", f"/v1/records?kinds=fact&newest_first=true&limit=20{cursor and '&cursor=' + cursor}")
         seen += [record["seq"] for record in page["records"]]
         cursor = page["next"]
     assert len(seen) == 62
     assert seen == sorted(seen, reverse=True)
-    first = ask("", "GET", "/v1/records?kind=fact&newest_first=true&limit=20")["next"]
-    ask("", "GET", f"/v1/records?kind=fact&limit=20&cursor={first}", status=422)
+    first = ask("", "GET", "/v1/records?kinds=fact&newest_first=true&limit=20")["next"]
+    ask("", "GET", f"/v1/records?kinds=fact&limit=20&cursor={first}", status=422)

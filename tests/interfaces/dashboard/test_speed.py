@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.requirement("DOO-5"), pytest.mark.slow]
 
 SMALL, LARGE = 10_000, 100_000
 MAX_SECONDS = 1.0
-PATHS = ("/v1/caller", "/v1/overview", "/v1/vault", "/v1/records?kind=memory&newest_first=true&limit=50", "/v1/graph", "/v1/graph?scope=shared&kind=memory&id=m500&limit=500&depth=4")  # fmt: skip
+PATHS = ("/v1/caller", "/v1/overview", "/v1/vault", "/v1/records?kinds=memory&newest_first=true&limit=50", "/v1/graph", "/v1/graph?scope=shared&kind=memory&id=m500&limit=500&depth=4")  # fmt: skip
 
 
 def fill(path: Path, count: int) -> None:

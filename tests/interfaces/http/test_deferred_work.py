@@ -104,7 +104,7 @@ def test_a_consolidation_becomes_a_job_whose_result_names_its_run(open_client: O
         assert ada.post("/v1/episodes", json=body | {"scope": "ada"}).status_code == 201
     deferred = ada.post("/v1/consolidation", json={}, headers=ASYNC)
     label = wait_for_result(ada, deferred)["result"]["label"]
-    assert "reverted" in ada.post("/v1/consolidation/undo", json={"label": label}).json()
+    assert "reverted" in ada.post("/v1/journal/undo", json={"label": label}).json()
     assert open_client("ben").get(deferred.headers["location"]).status_code == 404
 
 

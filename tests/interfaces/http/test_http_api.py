@@ -22,7 +22,7 @@ def remember(client: TestClient, text: str, **fields: Any) -> str:
 
 def test_a_remembered_fact_is_recalled_with_reasons_and_a_block(ada: TestClient) -> None:
     id = remember(ada, "We deploy on Tuesdays.")
-    question = {"query": "when do we deploy?", "explain": True, "block_tokens": 300}
+    question = {"query": "when do we deploy?", "explain": True, "budget": 300}
     answer = ada.post("/v1/recall", json=question).json()
     assert answer["hits"][0]["record"]["id"] == id
     assert answer["hits"][0]["signals"]["words"]["value"] > 0
@@ -38,10 +38,10 @@ def test_the_author_is_the_agent_of_the_token(ada: TestClient) -> None:
 
 def test_a_confirmed_memory_gets_a_new_expiry(ada: TestClient) -> None:
     id = remember(ada, "We deploy on Tuesdays.", expires_at="2030-01-01T00:00:00Z")
-    answer = ada.post(f"/v1/memories/{id}/confirm", json={"expires_at": "2031-01-01T00:00:00Z"})
+    answer = ada.post(f"/v1/memories/{id}/confirmations", json={"expires_at": "2031-01-01T00:00:00Z"})
     assert answer.status_code == 200, answer.text
     assert answer.json()["body"]["expires_at"] == "2031-01-01T00:00:00Z"
-    assert ada.post("/v1/memories/none/confirm", json={}).status_code == 404
+    assert ada.post("/v1/memories/none/confirmations", json={}).status_code == 404
 
 
 @pytest.mark.parametrize("number", ["5.0", "1_0", "+5", " 5", "5e0", "0x5", "", "٥"])
@@ -80,7 +80,7 @@ def test_a_forgotten_memory_is_gone_but_its_history_stays(ada: TestClient) -> No
 
 def test_many_facts_get_one_verdict_each(ada: TestClient) -> None:
     facts = [{"text": "We deploy on Tuesdays."}, {"text": "my password is hunter2-4711"}, {"text": "Tea at four."}]
-    outcomes = ada.post("/v1/memories/bulk", json={"memories": facts}).json()["outcomes"]
+    outcomes = ada.post("/v1/memories/bulk", json={"items": facts}).json()["outcomes"]
     assert [outcome["status"] for outcome in outcomes] == [201, 422, 201]
     assert outcomes[1]["code"] == "pii"
     assert "hunter2" not in json.dumps(outcomes)
@@ -113,15 +113,15 @@ def test_pages_of_records_follow_each_other_without_gap_or_repeat(ada: TestClien
     ids = [remember(ada, fact) for fact in facts]
     found, cursor = [], None
     while True:
-        query: dict[str, Any] = {"kind": "memory", "limit": 2} | ({"cursor": cursor} if cursor else {})
+        query: dict[str, Any] = {"kinds": "memory", "limit": 2} | ({"cursor": cursor} if cursor else {})
         page = ada.get("/v1/records", params=query).json()
         found += [record["id"] for record in page["records"]]
         cursor = page["next"]
         if cursor is None:
             break
     assert found == ids
-    first = ada.get("/v1/records", params={"kind": "memory", "limit": 1}).json()["next"]
-    other = ada.get("/v1/records", params={"kind": "turn", "cursor": first})
+    first = ada.get("/v1/records", params={"kinds": "memory", "limit": 1}).json()["next"]
+    other = ada.get("/v1/records", params={"kinds": "turn", "cursor": first})
     assert (other.status_code, other.json()["code"]) == (422, "invalid_input")
     assert ada.get("/v1/records", params={"cursor": "bad!"}).status_code == 422
 
@@ -188,5 +188,5 @@ def test_metrics_count_requests_and_hold_no_content(ada: TestClient) -> None:
 
 def test_the_description_of_the_api_names_every_route(ada: TestClient) -> None:
     paths = ada.get("/openapi.json").json()["paths"]
-    assert {"/v1/memories", "/v1/recall", "/v1/records", "/v1/events", "/v1/conversations/{id}/turns"} <= set(paths)
+    assert {"/v1/memories", "/v1/recall", "/v1/records", "/v1/events", "/v1/conversations/{conversation_id}/turns"} <= set(paths)
     assert "401" in paths["/v1/recall"]["post"]["responses"]

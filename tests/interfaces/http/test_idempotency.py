@@ -18,10 +18,10 @@ pytestmark = pytest.mark.requirement("DOO-4")
 STEP = {"action": "test", "target": "tests", "result": "passed"}
 REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("memories", {"text": "We deploy on Tuesdays."}),
-    ("memories/bulk", {"memories": [{"text": "Tea is at four."}, {"text": "my password is hunter2-4711"}]}),
+    ("memories/bulk", {"items": [{"text": "Tea is at four."}, {"text": "my password is hunter2-4711"}]}),
     ("conversations/c1/turns", {"role": "user", "content": "Staging is called heron."}),
     ("episodes", {"goal": "Fix the login page", "action_log": [STEP]}),
-    ("episodes/start", {"goal": "Write the docs"}),
+    ("episodes/running", {"goal": "Write the docs"}),
     ("knowledge/patterns", {"pattern": "Read the switch for each request"}),
     ("handoffs", {"to_agent": "ben", "what_was_done": "The page is written."}),
     ("forecasts", {"question": "Will it rain?", "probability": 0.7}),
@@ -94,7 +94,7 @@ def test_ten_equal_requests_at_once_write_once(start_server: Callable[..., Any],
 
 def test_erasing_a_record_erases_the_answers_that_hold_it(connect: Callable[[str], TestClient]) -> None:
     ada, owner = connect("ada"), connect("")
-    facts = {"memories": [{"text": "The spare key is under the mat."}]}
+    facts = {"items": [{"text": "The spare key is under the mat."}]}
     made = ada.post("/v1/memories/bulk", json=facts, headers={"Idempotency-Key": "k1"}).json()
     record = made["outcomes"][0]["record"]
     key = {name: record[name] for name in ("scope", "kind", "id")}
@@ -111,4 +111,4 @@ def test_the_answer_of_a_request_that_only_reads_is_not_stored(connect: Callable
             answer = owner.post(path, json=body, headers={"Idempotency-Key": "k"})
             assert answer.status_code == 200
             assert "Idempotent-Replayed" not in answer.headers
-    assert owner.get("/v1/records", params={"kind": "http_answer"}).json()["records"] == []
+    assert owner.get("/v1/records", params={"kinds": "http_answer"}).json()["records"] == []

@@ -26,6 +26,12 @@ def post(client: TestClient, path: str, status: int = 201, /, **body: Any) -> An
     return answer.json()
 
 
+def put(client: TestClient, path: str, status: int = 200, /, **body: Any) -> Any:
+    answer = client.put(f"/v1/{path}", json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
 def get(client: TestClient, path: str, status: int = 200, /, **query: Any) -> Any:
     answer = client.get(f"/v1/{path}", params=query)
     assert answer.status_code == status, answer.text
@@ -34,8 +40,8 @@ def get(client: TestClient, path: str, status: int = 200, /, **query: Any) -> An
 
 def test_sessions_save_checkpoints_and_recover(connect: Connect) -> None:
     ada = connect("ada")
-    for step in ("read", "write"):
-        post(ada, "sessions/s1/checkpoints", state={"goal": "ship", "step": step})
+    for step, status in (("read", 201), ("write", 200)):
+        post(ada, "sessions/s1/checkpoints", status, state={"goal": "ship", "step": step})
     assert [session["id"] for session in get(ada, "sessions")["sessions"]] == ["s1"]
     assert get(ada, "sessions/s1")["step"] == "write"
     first = get(ada, "sessions/s1/checkpoints")["checkpoints"][0]
@@ -45,9 +51,9 @@ def test_sessions_save_checkpoints_and_recover(connect: Connect) -> None:
     assert isinstance(get(ada, "sessions/s1/events")["events"], list)
     assert get(ada, "sessions/s1/incidents")["incidents"] == []
     assert get(ada, "sessions/none", 404)["code"] == "not_found"
-    assert ada.delete("/v1/sessions/s1").status_code == 403
+    assert post(ada, "sessions/s1/erasure", 403)["code"] == "not_allowed"
     post(connect(""), "sessions/s2/checkpoints", state={"goal": "ship"})
-    assert connect("").delete("/v1/sessions/s2").json()["erased"]
+    assert post(connect(""), "sessions/s2/erasure", 200)["erased"]
     assert post(ada, "sessions/s1/checkpoints", 422)["code"] == "usage"
 
 
@@ -56,7 +62,7 @@ def test_conversations_keep_facts_tasks_and_forks(ada: TestClient) -> None:
     assert post(ada, "conversations/c1/turns/bulk", turns=turns)
     post(ada, "conversations/c1/facts", text="The user is called Ada.")
     assert [fact["text"] for fact in get(ada, "conversations/c1/facts")["facts"]] == ["The user is called Ada."]
-    post(ada, "conversations/c1/tasks", 200, task="t1", description="Write the page", status="active")
+    put(ada, "conversations/c1/tasks/t1", description="Write the page", status="active")
     post(ada, "conversations/c1/forks", new_id="c2")
     assert len(get(ada, "conversations/c2/turns")["turns"]) == 2
     post(ada, "conversations/c1/compaction", 200)
@@ -84,16 +90,16 @@ def test_episodes_are_recorded_by_the_caller_and_listed_by_filter(ada: TestClien
     done = post(ada, "episodes", goal="Fix the login page", outcome="success", task_id="t1")
     assert get(ada, f"episodes/{done['id']}")["agent"] == "ada"
     assert ada.post("/v1/episodes", json={"goal": "x", "agent": "ben"}).status_code == 422
-    running = post(ada, "episodes/start", goal="Write the docs", task_id="t2")["id"]
-    post(ada, f"episodes/{running}/steps", 200, action="edit", target="docs/index.md", result="done")
-    post(ada, f"episodes/{running}/errors", 200, type="Typo", message="a word was wrong")
+    running = post(ada, "episodes/running", 200, goal="Write the docs", task_id="t2")["id"]
+    post(ada, f"episodes/{running}/steps", 201, action="edit", target="docs/index.md", result="done")
+    post(ada, f"episodes/{running}/errors", 201, type="Typo", message="a word was wrong")
     assert [each["id"] for each in get(ada, "episodes", unfinished=True)["episodes"]] == [running]
-    post(ada, f"episodes/{running}/finish", 200, outcome="failure")
+    put(ada, f"episodes/{running}/outcome", outcome="failure")
     for query in ({"task_id": "t2"}, {"outcome": "failure"}):
         assert [each["id"] for each in get(ada, "episodes", **query)["episodes"]] == [running]
     assert len(get(ada, "episodes", agent="ada")["episodes"]) == 2
     assert post(ada, "episodes/pruning", 200, summarise_after=0, archive_after=0)["archived"]
-    post(ada, f"episodes/{running}/restore", 200)
+    post(ada, f"episodes/{running}/restoration", 200)
     assert get(ada, f"episodes/{running}")["action_log"]
 
 
@@ -114,7 +120,7 @@ def test_knowledge_is_linked_and_walked(ada: TestClient) -> None:
     assert get(ada, "knowledge/antipatterns")["antipatterns"][0]["what_fails"] == "Caching a switch"
     assert [item["id"] for item in get(ada, "knowledge/facts")["facts"]] == [other["id"]]
     assert get(ada, "knowledge/learnings")["learnings"] == []
-    assert post(ada, "knowledge/merge", 200, dry_run=True)["into"] == {}
+    assert post(ada, "knowledge/merges", 200, dry_run=True)["into"] == {}
     assert ada.post("/v1/knowledge/patterns", json={"pattern": "x", "extra": {"author": "ben"}}).status_code == 422
 
 
@@ -122,7 +128,7 @@ SKILL = "# Release\n\n## Prerequisites\n- A branch\n\n## Steps\n1. Tag it.\n\n##
 
 
 def test_skills_are_stored_searched_and_counted(ada: TestClient) -> None:
-    id = post(ada, "skills", markdown=SKILL)["id"]
+    id = post(ada, "skills", skill=SKILL)["id"]
     assert [skill["id"] for skill in get(ada, "skills")["skills"]] == [id]
     assert get(ada, "skills/search", words="tag a release")["skills"][0]["id"] == id
     post(ada, f"skills/{id}/uses", 200, success=True)
@@ -139,11 +145,11 @@ def test_consolidation_is_shown_run_deferred_and_undone(ada: TestClient) -> None
         )
     assert "proposals" in post(ada, "consolidation", 200, dry_run=True)
     label = post(ada, "consolidation", 200)["label"]
-    assert "reverted" in post(ada, "consolidation/undo", 200, label=label)
+    assert "reverted" in post(ada, "journal/undo", 200, label=label)
     deferred = ada.post("/v1/consolidation", json={}, headers={"Prefer": "respond-async"})
     assert (deferred.status_code, deferred.headers["preference-applied"]) == (202, "respond-async")
     (job,) = get(ada, "jobs")["jobs"]
-    assert (job["id"], get(ada, "jobs/status")["waiting"]) == (deferred.json()["job"], 1)
+    assert (job["id"], get(ada, "jobs/status")["waiting"]) == (deferred.json()["id"], 1)
     assert ada.delete(f"/v1/jobs/{job['id']}").status_code == 200
     assert post(ada, f"jobs/{job['id']}/retry", 404)["code"] == "not_found"
     assert post(ada, "jobs", 422, name="no.such.job")["code"] == "unknown_job"
@@ -171,16 +177,16 @@ def test_a_handoff_goes_from_the_caller_to_another_agent(connect: Connect) -> No
     )
     (waiting,) = get(ben, "handoffs")["handoffs"]
     assert (waiting["id"], waiting["from_agent"]) == (id, "ada")
-    for verb in ("read", "accept", "complete"):
+    for verb in ("reading", "acceptance", "completion"):
         post(ben, f"handoffs/{id}/{verb}", 200)
     assert get(ben, "handoffs")["handoffs"] == []
     assert [handoff["id"] for handoff in get(ada, "handoffs/sent")["handoffs"]] == [id]
     assert get(ada, f"handoffs/{id}")["status"] == "completed"
     other = post(ada, "handoffs", to_agent="ben", what_was_done="The tests are written.")["id"]
-    post(ben, f"handoffs/{other}/read", 200)
-    post(ben, f"handoffs/{other}/reopen", 200)
-    post(ada, f"handoffs/{other}/reassign", 200, to_agent="cleo")
-    assert post(ben, f"handoffs/{id}/reopen", 422)["code"] == "bad_status"
+    post(ben, f"handoffs/{other}/reading", 200)
+    post(ben, f"handoffs/{other}/reopening", 200)
+    post(ada, f"handoffs/{other}/reassignment", 200, to_agent="cleo")
+    assert post(ben, f"handoffs/{id}/reopening", 422)["code"] == "bad_status"
 
 
 def test_forecasts_are_made_revised_resolved_and_scored(ada: TestClient) -> None:
@@ -188,10 +194,10 @@ def test_forecasts_are_made_revised_resolved_and_scored(ada: TestClient) -> None
     post(ada, "forecasts/rain/revisions", 200, probability=0.8)
     assert get(ada, "forecasts/rain")["probability"] == 0.8
     assert len(get(ada, "forecasts/rain/history")["versions"]) == 2
-    post(ada, "forecasts/rain/resolution", 200, outcome=True)
+    put(ada, "forecasts/rain/resolution", outcome=True)
     assert get(ada, "forecasts/scores", category="weather")["brier_score"] == pytest.approx(0.04)
     assert get(ada, "forecasts", status="resolved")["predictions"]
-    for name in ("calibration", "metrics", "received"):
+    for name in ("learning", "metrics", "received"):
         assert get(ada, f"forecasts/{name}") is not None
     post(ada, "forecasts/markets/m1", base_rate=0.3, factors={"season": 0.2})
     assert get(ada, "forecasts/markets/m1")["base_rate"] == 0.3
@@ -224,7 +230,7 @@ def test_trust_is_written_by_agents_and_read_by_the_owner(connect: Connect) -> N
     assert get(owner, "trust/agents/ada/history", limit=10)["changes"]
     for name in ("agents/ada/diversity", "agents/ada/eligibility", "metrics", "controversy", "influence"):
         assert get(owner, f"trust/{name}") is not None
-    post(owner, "rubrics/default", 200, criteria={"Accuracy": 3.0, "Clarity": 1.0}, by="ben")
+    put(owner, "rubrics/default", 201, criteria={"Accuracy": 3.0, "Clarity": 1.0}, by="ben")
     assert get(owner, "rubrics/default")["criteria"]["Accuracy"]
     assert len(get(owner, "rubrics/default/versions")["versions"]) == 1
     assert get(owner, "rubrics/proposals") == {"proposals": []}
@@ -235,12 +241,12 @@ def test_the_owner_judges_reverts_weighs_and_changes_rubrics(connect: Connect) -
     for agent in ("ada", "ben"):
         post(owner, "trust/agents", agent=agent, primary_role="planner")
     filed = post(ada, "trust/dissents", text="The plan has no way back if the deploy fails.", round_id="r1")
-    post(owner, f"trust/dissents/{filed['id']}/judgement", 200, impact=True)
-    post(owner, "trust/participations", 200, agents=["ada", "ben"], round_id="r1")
-    assert post(owner, "trust/advocate", 200, candidates=["ada", "ben"], seed=1)["chosen"] in ("ada", "ben")
+    put(owner, f"trust/dissents/{filed['id']}/judgement", 201, impact=True)
+    post(owner, "trust/rounds/r1/participations", agents=["ada", "ben"])
+    assert post(owner, "trust/advocates", 200, candidates=["ada", "ben"], seed=1)["chosen"] in ("ada", "ben")
     assert post(owner, "trust/weights", 200, feedback={"ada": 0.5, "ben": 1.0}) is not None
-    post(owner, "trust/agents/ada/probation", 200, until="2036-01-01T00:00:00Z", reason="a test", by="ben")
-    post(owner, "rubrics/default", 200, criteria={"Accuracy": 3.0, "Clarity": 1.0}, by="ben")
+    put(owner, "trust/agents/ada/probation", until="2036-01-01T00:00:00Z", reason="a test", by="ben")
+    put(owner, "rubrics/default", 201, criteria={"Accuracy": 3.0, "Clarity": 1.0}, by="ben")
     for criterion in ("Accuracy", "Clarity"):
         for number in range(3):
             override = post(
@@ -254,8 +260,8 @@ def test_the_owner_judges_reverts_weighs_and_changes_rubrics(connect: Connect) -
                 round_id=f"r{number}",
             )
     one, other = post(owner, "rubrics/default/proposals", 200)["proposals"]
-    post(owner, f"rubrics/proposals/{one['id']}/apply", 200, by="ben")
-    post(owner, f"rubrics/proposals/{other['id']}/reject", 200, by="ben")
+    post(owner, f"rubrics/proposals/{one['id']}/application", 200, by="ben")
+    post(owner, f"rubrics/proposals/{other['id']}/rejection", 200, by="ben")
     assert len(get(owner, "rubrics/default/versions")["versions"]) == 2
     post(owner, f"trust/overrides/{override['id']}/reversal", 200, by="cleo")
 
@@ -265,7 +271,7 @@ def test_a_failed_job_is_retried(owner: TestClient, stores: CallerStores, monkey
         raise RuntimeError("It always fails.")
 
     monkeypatch.setitem(REGISTRY, "test.http.fails", Task("test.http.fails", fail, attempts=1))
-    id = post(owner, "jobs", 202, name="test.http.fails")["job"]
+    id = post(owner, "jobs", 202, name="test.http.fails")["id"]
     stores.for_caller(Caller()).jobs.run_waiting()
     assert get(owner, f"jobs/{id}")["state"] == "failed"
     post(owner, f"jobs/{id}/retry", 200)

@@ -62,7 +62,8 @@ def test_a_write_that_had_to_change_nothing_gets_a_documented_answer(ada: TestCl
     assert answers[1].json() == {"records": []}
     for operations in ada.get("/openapi.json").json()["paths"].values():
         for operation in operations.values():
-            assert "201" not in operation["responses"] or "200" in operation["responses"]
+            if "WrittenRecord" in str(operation["responses"].get("201")):
+                assert "200" in operation["responses"]
 
 
 FUZZING_SECONDS = os.environ.get("LUKASA_FUZZING_SECONDS", "900")
@@ -75,9 +76,9 @@ NOT_ANSWERED = {
     "POST /v1/memories/{id}/corroborations": "nobody corroborates an own memory, and the owner names an author",
     "POST /v1/metrics/preferences": "the id of an episode holds the day",
     "GET /v1/rubrics/{name}": "criteria have rules that the schema does not tell",
-    "POST /v1/rubrics/{name}": "likewise",
-    "POST /v1/rubrics/proposals/{id}/apply": "likewise",
-    "POST /v1/rubrics/proposals/{id}/reject": "likewise",
+    "PUT /v1/rubrics/{name}": "likewise",
+    "POST /v1/rubrics/proposals/{id}/application": "likewise",
+    "POST /v1/rubrics/proposals/{id}/rejection": "likewise",
 }
 """Operations that generated requests reach but that refuse every one of them."""
 

@@ -16,7 +16,6 @@ from lukasa import errors
 from lukasa.interfaces.api_tokens import token_from_environment
 from lukasa.interfaces.auth import single_token_source
 from lukasa.interfaces.http.app import PROBLEMS, build_app
-from lukasa.interfaces.http.openapi import UNCHANGED
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.memory import Memory
 
@@ -125,8 +124,8 @@ def test_the_suite_sees_every_documented_success_of_every_operation(ada: TestCli
         (verb.upper(), path, status)
         for path, operations in ada.get("/openapi.json").json()["paths"].items()
         for verb, operation in operations.items()
-        for status, answer in operation["responses"].items()
-        if status < "400" and answer != UNCHANGED  # any write may change nothing; one test shows it for all
+        for status in operation["responses"]
+        if status < "400" and not (status == "200" and "201" in operation["responses"])  # a write may make the next version
     }
     assert documented - noted == set()
 

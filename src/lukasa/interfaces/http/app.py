@@ -24,42 +24,29 @@ from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
 from lukasa.interfaces.dashboard import login
 from lukasa.interfaces.dashboard.assets import PAGE_PATHS, read_assets, serve_asset
 from lukasa.interfaces.dashboard.login import LOGIN_PATHS
+from lukasa.interfaces.http.build import build_routers
 from lukasa.interfaces.http.idempotency import IdempotencyMiddleware
 from lukasa.interfaces.http.metrics import RequestMetrics
 from lukasa.interfaces.http.openapi import OPEN_PATHS, describe_api
 from lukasa.interfaces.http.responses import PROBLEM_MEDIA_TYPE, JsonResponse, Problem, problem_response
 from lukasa.interfaces.http.routes import (
-    consolidation,
-    conversations,
     dashboard,
     dashboard_pages,
-    episodes,
     events,
-    forecasts,
-    handoffs,
     hub,
     jobs,
-    journal,
-    knowledge,
     log,
     mem0,
-    memories,
     operations,
-    proposals,
-    recall,
-    records,
-    sessions,
-    skills,
-    tasks,
     tokens,
     transfer,
-    trust,
 )
 from lukasa.interfaces.http.server_jobs import ServerJobs
 from lukasa.interfaces.mcp.http import MCP_PATH
 from lukasa.interfaces.outcomes import outcome_of, request_error, usage_error
 from lukasa.interfaces.page_sessions import PageSessions
 from lukasa.interfaces.stores import CallerStores
+from lukasa.operations import OPERATIONS
 
 STREAMING_PATHS = frozenset({"/v1/import"})
 """Paths whose bodies are read as they arrive."""
@@ -67,7 +54,9 @@ STREAMING_PATHS = frozenset({"/v1/import"})
 LONG_PATHS = frozenset({"/v1/events", "/v1/export", "/v1/import"})
 """Paths whose requests end when their token does."""
 
-READING_PATHS = frozenset({"/v1/recall", "/v1/before-task", MCP_PATH})
+READING_PATHS = frozenset(
+    {MCP_PATH, *(each.path for each in OPERATIONS if each.verb == "POST" and each.effect == "reads")}
+)
 """Paths whose POST requests a read-only token may send. MCP refuses the writes of such a token itself."""
 
 _MEM0_READING_PATHS = frozenset({"/v3/memories/", "/v3/memories/search/", f"{mem0.OSS_PREFIX}/search"})
@@ -99,12 +88,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 ROUTERS = (
-    memories.router, recall.router, records.router, conversations.router, sessions.routes.router,
-    episodes.routes.router, knowledge.routes.router, skills.routes.router, consolidation.router, tasks.router,
-    tasks.ledgers.router, tasks.metrics.router, handoffs.routes.router, forecasts.routes.router, trust.routes.router,
-    trust.rubrics.router, proposals.routes.router, journal.routes.router, jobs.routes.router, transfer.router, tokens.router, events.router,
-    hub.router, log.router, operations.router, dashboard.router, dashboard_pages.router, dashboard_pages.doctor_router,
-    login.router,
+    *build_routers(), jobs.router, transfer.router, tokens.router, events.router, hub.router, log.router,
+    operations.router, dashboard.router, dashboard_pages.router, dashboard_pages.doctor_router, login.router,
 )  # fmt: skip
 
 

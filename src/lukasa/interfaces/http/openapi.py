@@ -6,16 +6,11 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from lukasa.interfaces.http.responses import BOOK
 from lukasa.interfaces.outcomes import OUTCOMES, PROBLEM_PREFIX, REFUSALS
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz"})
 """Paths that need no token. They show nothing of the store."""
-
-UNCHANGED = {
-    "description": "Nothing had to change, or an earlier request with this key did it: the records that it wrote.",
-    "content": {"application/json": {"schema": {"type": "object"}}},
-}
-"""How OpenAPI describes the answer to a write that wrote nothing now."""
 
 
 def describe_api(app: FastAPI) -> dict[str, Any]:
@@ -24,13 +19,12 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
         return app.openapi_schema
     document = app.openapi()
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    document["components"]["schemas"] |= BOOK.components
     document["security"] = [{"token": []}]
     for path, operations in document["paths"].items():
         for operation in operations.values():
             if path in OPEN_PATHS:
                 operation["security"] = []
-            elif "201" in operation["responses"]:
-                operation["responses"].setdefault("200", UNCHANGED)
     document["x-problem-types"] = list_problem_types()
     app.openapi_schema = document
     return document

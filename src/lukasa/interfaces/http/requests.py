@@ -84,6 +84,9 @@ ExpectedVersion = Annotated[int | None, Depends(_read_expected_version)]
 """The version in ``If-Match``: the write happens only if the record still has it."""
 
 
+IfNoneMatch = Annotated[str | None, Header(description="The entity tag of the version that the caller has.")]
+
+
 def parse_time(text: str) -> datetime:
     """Parse a time in ISO 8601."""
     try:

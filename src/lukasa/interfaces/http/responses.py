@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
@@ -14,13 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from lukasa.core.canonical_json import decode, encode
-from lukasa.core.outcome import Outcome, Refused
+from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import Record
 from lukasa.errors import InvalidInput, NotAccepted
 from lukasa.interfaces.auth import SAFE_HEADERS
-from lukasa.interfaces.outcomes import OutcomeInfo
+from lukasa.interfaces.outcomes import OutcomeInfo, not_found, outcome_of
+from lukasa.interfaces.schema import SchemaBook
 from lukasa.interfaces.serialise import to_json
 from lukasa.jobs import DeferredJob
+from lukasa.operations import Operation
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 LOG_MEDIA_TYPE = "application/x-ndjson"
@@ -41,38 +44,30 @@ class Problem(BaseModel):
     details: dict[str, Any] | None = None
 
 
-class RecordAnswer(BaseModel):
-    """A stored version of a record."""
-
-    model_config = ConfigDict(extra="allow")
-
-    kind: str
-    id: str
-    scope: str
-    author: str
-    version: int
-    seq: int = Field(description="The position in the log.")
-    recorded_at: str
-    deleted: bool
-    body: dict[str, Any]
-    text: str
-    labels: list[str]
+BOOK = SchemaBook()
+"""The types that the API answers with."""
 
 
-class RecordsAnswer(BaseModel):
-    """The records of a request that had to change nothing, or of an earlier one whose answer is lost."""
+def json_answer(description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how OpenAPI describes an answer in JSON."""
+    return {"description": description, "content": {"application/json": {"schema": dict(schema)}}}
 
-    records: list[RecordAnswer]
+
+def declare_answer(name: str, row: str, *kinds: type, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """Return how OpenAPI describes an answer that no method of the library returns, as ``SchemaBook.declare`` takes it."""
+    return {status: json_answer("The answer.", BOOK.declare(name, row, *kinds))}
 
 
-WRITTEN: dict[str, Any] = {"model": RecordAnswer | RecordsAnswer, "description": "The record that was written."}
+def describe_answer(kind: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """Return how OpenAPI describes an answer of a type of the library."""
+    return {status: json_answer("The answer.", BOOK.describe(kind))}
+
+
+WRITTEN = json_answer("The record that was written.", BOOK.describe(Accepted))
 """How OpenAPI describes the answer to a write."""
-
-
-DEFERRED: dict[str, Any] = {
-    "description": "The job that does the work; Location says where its state and its result are.",
-    "content": {"application/json": {"schema": {"type": "object", "required": ["job", "repeated"]}}},
-}
+DEFERRED = json_answer(
+    "The job that does the work; Location says where its state and its result are.", BOOK.describe(DeferredJob)
+)
 """How OpenAPI describes the answer to a request that became a job."""
 
 
@@ -107,18 +102,57 @@ def record_response(record: Record, content: Any = None, *, status: int = 200) -
     return JsonResponse(record if content is None else content, status, headers)
 
 
-def outcome_response(outcome: Outcome, *, status: int = 200) -> JsonResponse:
-    """Return the record that a write stored, or raise ``NotAccepted``."""
+def outcome_response(outcome: Outcome) -> JsonResponse:
+    """Return the record that a write stored, or raise ``NotAccepted``. A new record has the status 201."""
     accepted = outcome or outcome.unwrap()
     if not accepted.records:  # nothing had to change, or what an earlier request wrote was erased since
         response = JsonResponse({"records": []})
     else:
         record, details = accepted.records[0], accepted.details
         content = {**to_json(record), "details": details} if details else None
-        response = record_response(record, content, status=status)
+        response = record_response(record, content, status=201 if record.version == 1 else 200)
     if accepted.repeated:
         response.headers["Idempotent-Replayed"] = "true"
     return response
+
+
+def operation_response(
+    operation: Operation, result: Any, *, noun: str = "", limit: int | None = None, if_none_match: str | None = None
+) -> Response:
+    """Return the response for what the method of an operation returned, or raise ``NotAccepted``."""
+    answer = operation.answer
+    if isinstance(result, Response):
+        return result
+    if isinstance(result, DeferredJob):
+        return job_response(result)
+    if isinstance(result, Accepted | Conflict | Refused) and answer != "refused":
+        return outcome_response(result)
+    if ((result is None or result is False) and not answer) or (
+        operation.method.endswith(".history") and answer == "versions" and not result
+    ):
+        raise not_found(f"There is no {noun[:80]!r} here.")
+    if isinstance(result, Iterator):
+        result = list(islice(result, limit))
+    if answer == "outcomes":
+        result = [_verdict(outcome) for outcome in result]
+    elif isinstance(result, Refused):
+        result = _verdict(result)
+    if answer and not hasattr(result, answer):
+        return JsonResponse({answer: result})
+    version = result.get("version") if isinstance(result, Mapping) else getattr(result, "version", None)
+    if type(version) is not int:
+        return JsonResponse(result)
+    headers = {"ETag": entity_tag(version)}
+    if if_none_match is not None and if_none_match.strip() == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return JsonResponse(result, headers=headers)
+
+
+def _verdict(outcome: Outcome) -> dict[str, Any]:
+    """Return one of many outcomes: the record that was stored, or the problem."""
+    if isinstance(outcome, Accepted):
+        return {"status": 201, "record": to_json(outcome.record)}
+    return outcome_of(outcome).as_problem()
 
 
 def job_response(deferred: DeferredJob | Refused) -> JsonResponse:
@@ -126,7 +160,7 @@ def job_response(deferred: DeferredJob | Refused) -> JsonResponse:
     if isinstance(deferred, Refused):
         raise NotAccepted(outcome=deferred)
     headers = {"Location": f"/v1/jobs/{quote(deferred.id, safe='')}", "Preference-Applied": "respond-async"}
-    return JsonResponse({"job": deferred.id, "repeated": deferred.repeated}, 202, headers)
+    return JsonResponse(deferred, 202, headers)
 
 
 def encode_cursor(position: int, query: Mapping[str, Any]) -> str:

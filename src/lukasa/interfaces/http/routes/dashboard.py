@@ -18,21 +18,14 @@ from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.interfaces.api_tokens import ApiToken
 from lukasa.interfaces.auth import TOKEN_KEY
 from lukasa.interfaces.http.metrics import REGISTRY
-from lukasa.interfaces.http.requests import (
-    CallerMemory,
-    ExpectedVersion,
-    Name,
-    RequestModel,
-    WholeNumber,
-    WritingMemory,
-)
-from lukasa.interfaces.http.responses import WRITTEN, JsonResponse, outcome_response
-from lukasa.interfaces.http.routes.memories import Text
+from lukasa.interfaces.http.requests import CallerMemory, ExpectedVersion, RequestModel, WholeNumber, WritingMemory
+from lukasa.interfaces.http.responses import WRITTEN, JsonResponse, declare_answer, outcome_response
 from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import to_json
 from lukasa.journal import Journal
 from lukasa.storage.engine import Query as RecordQuery
 from lukasa.storage.engine import Reader
+from lukasa.vault.review import DeletionSuggestion
 from lukasa.vault.settings import MEMORY_KIND
 
 router = APIRouter(tags=["dashboard"])
@@ -52,20 +45,19 @@ _SUMMARY_LENGTH = 480
 Position = Annotated[WholeNumber | None, Query(ge=0, le=2**62)]
 
 
-class Promotion(RequestModel):
-    """The word of a person by which a memory becomes canon; without one, independent authors must say the same."""
-
-    by: Name | None = None
-    text: Text | None = None
-
-
 class VersionChoice(RequestModel):
     """A version of a record."""
 
     version: Annotated[int, Field(ge=1, le=10**15)]
 
 
-@router.get("/v1/caller")
+@router.get(
+    "/v1/caller",
+    responses=declare_answer(
+        "Caller",
+        "token:str agent:str access:str reads:list[str]|None writes:list[str]|None expires_at:str|None version:str",
+    ),
+)
 def describe_caller(request: Request, memory: CallerMemory) -> Any:
     """Return whom the token of the request stands for and what it may do."""
     token: ApiToken = request.scope[TOKEN_KEY]
@@ -83,7 +75,15 @@ def describe_caller(request: Request, memory: CallerMemory) -> Any:
     )
 
 
-@router.get("/v1/overview")
+@router.get(
+    "/v1/overview",
+    responses=declare_answer(
+        "Overview",
+        "position:int first_at:str|None records:int versions:int kinds:list[dict[str,object]] scopes:list[dict[str,object]] "
+        "writes:dict[str,object] latest:list[dict[str,object]] new:dict[str,object]|None refusals:list[dict[str,object]] "
+        "quarantines:int|None proposals:int damaged:int recalls:dict[str,object]",
+    ),
+)
 def overview(
     memory: CallerMemory,
     since: Annotated[Position, Query(description="Count what was written after this position.")] = None,
@@ -119,7 +119,14 @@ def overview(
     )
 
 
-@router.get("/v1/vault")
+@router.get(
+    "/v1/vault",
+    responses=declare_answer(
+        "VaultSummary",
+        "memories:int scopes:dict[str,int] counted:int facets:dict[str,list[dict[str,object]]] capacity:int voices:int "
+        "refusals:list[dict[str,object]]",
+    ),
+)
 def describe_vault(memory: CallerMemory, scope: Annotated[str | None, Query(max_length=200)] = None) -> Any:
     """Return how many memories there are by scope, and the tiers, categories, topics, tags and authors of the newest."""
     rows = [row for row in memory.journal.tally() if row.kind == MEMORY_KIND and scope in (None, row.scope)]
@@ -151,7 +158,12 @@ def describe_vault(memory: CallerMemory, scope: Annotated[str | None, Query(max_
     )
 
 
-@router.get("/v1/vault/proposals")
+@router.get(
+    "/v1/vault/proposals",
+    responses=declare_answer(
+        "VaultProposals", "similar:list[dict[str,object]] deletions:list[DeletionSuggestion]", DeletionSuggestion
+    ),
+)
 def propose(memory: CallerMemory, scope: Annotated[str, Query(max_length=200)] = SHARED) -> Any:
     """Return pairs of memories that might be merged and memories that might be deleted. Nothing is changed."""
     live = sum(row.live for row in memory.journal.tally() if (row.scope, row.kind) == (scope, MEMORY_KIND))
@@ -171,7 +183,10 @@ def propose(memory: CallerMemory, scope: Annotated[str, Query(max_length=200)] =
     )
 
 
-@router.get("/v1/graph")
+@router.get(
+    "/v1/graph",
+    responses=declare_answer("RecordGraph", "nodes:list[dict[str,object]] edges:list[dict[str,object]] truncated:bool"),
+)
 def read_graph(
     memory: CallerMemory,
     scope: Annotated[str, Query(max_length=200)] = "",
@@ -193,21 +208,7 @@ def read_graph(
         return JsonResponse(_walk_links(reader, start, depth, limit))
 
 
-@router.post("/v1/memories/{id}/promotion", responses={200: WRITTEN})
-def promote(
-    memory: WritingMemory, id: str, body: Promotion, scope: Annotated[str | None, Query(max_length=200)] = None
-) -> Any:
-    """Make a memory of the register canon."""
-    return outcome_response(memory.vault.promote_to_canon(id, body.text, by=body.by or "", scope=scope))
-
-
-@router.post("/v1/memories/{id}/corroborations", status_code=201, responses={201: WRITTEN})
-def corroborate(memory: WritingMemory, id: str, scope: Annotated[str | None, Query(max_length=200)] = None) -> Any:
-    """Record that the caller says the same as a memory."""
-    return outcome_response(memory.vault.corroborate(id, scope=scope), status=201)
-
-
-@router.post("/v1/records/{scope}/{kind}/{id}/restore", responses={200: WRITTEN})
+@router.post("/v1/records/{scope}/{kind}/{id}/restoration", responses={200: WRITTEN})
 def restore_version(
     memory: WritingMemory, scope: str, kind: str, id: str, body: VersionChoice, expected: ExpectedVersion
 ) -> Any:

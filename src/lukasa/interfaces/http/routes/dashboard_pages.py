@@ -11,14 +11,15 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
+from lukasa.context import Context
 from lukasa.context.records import CONTEXT, FACT, SUMMARY, TURN, ConversationRecords, parse_turn
 from lukasa.core.canonical_json import encode
 from lukasa.core.record import Key, Record
 from lukasa.errors import NotAllowed
-from lukasa.interfaces.doctor import run_checks
+from lukasa.interfaces.doctor import DoctorCheck, run_checks
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, Name, WholeNumber
-from lukasa.interfaces.http.responses import JsonResponse
+from lukasa.interfaces.http.responses import JsonResponse, declare_answer
 from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import to_json
 from lukasa.journal import Journal
@@ -46,7 +47,7 @@ At = Annotated[
 ]
 
 
-@router.get("/sessions")
+@router.get("/sessions", responses=declare_answer("SessionPage", "sessions:list[dict[str,object]] next:int|None"))
 def list_sessions_and_conversations(memory: CallerMemory, limit: Limit = 50, before: Before = None) -> Any:
     """List sessions and conversations, newest first, each with what was written last in it."""
     query = RecordQuery(kinds=(SESSION, CONTEXT), newest_first=True, limit=limit, before=before)
@@ -65,7 +66,7 @@ def list_sessions_and_conversations(memory: CallerMemory, limit: Limit = 50, bef
     return JsonResponse({"sessions": found, "next": position if len(found) == limit else None})
 
 
-@router.get("/records")
+@router.get("/records", responses=declare_answer("NewestRecords", "records:list[Record] next:int|None", Record))
 def list_newest_records(
     memory: CallerMemory,
     kind: Annotated[list[str], Query(min_length=1, max_length=20)],
@@ -79,7 +80,9 @@ def list_newest_records(
     return JsonResponse({"records": found, "next": found[-1].seq if len(found) == limit else None})
 
 
-@router.get("/timeline/{scope}/{id}")
+@router.get(
+    "/timeline/{scope}/{id}", responses=declare_answer("Timeline", "entries:list[dict[str,object]] next:int|None")
+)
 def read_timeline(memory: CallerMemory, scope: Name, id: Name, limit: Limit = 100, before: Before = None) -> Any:
     """Return what happened in a session or conversation, newest first: turns, compactions, checkpoints, recoveries …"""
     journal, conversation = memory.journal, ConversationRecords(id, scope)
@@ -98,7 +101,10 @@ def read_timeline(memory: CallerMemory, scope: Name, id: Name, limit: Limit = 10
     return JsonResponse({"entries": entries, "next": entries[-1]["seq"] if len(records) > limit else None})
 
 
-@router.get("/states/{scope}/{id}")
+@router.get(
+    "/states/{scope}/{id}",
+    responses=declare_answer("StatesAtOnce", "session:dict[str,object]|None conversation:Context|None", Context),
+)
 def read_states(memory: CallerMemory, scope: Name, id: Name, at: At = None) -> Any:
     """Return the state of a session and of a conversation of this name, now or at a position of the log."""
     is_session = memory.journal.get(Key(scope, SESSION, id)) is not None
@@ -110,7 +116,7 @@ def read_states(memory: CallerMemory, scope: Name, id: Name, at: At = None) -> A
     return JsonResponse({"session": session, "conversation": conversation})
 
 
-@router.get("/agents")
+@router.get("/agents", responses=declare_answer("AgentList", "agents:list[dict[str,object]] max_waiting:int"))
 def list_agents(memory: CallerMemory) -> Any:
     """List the agents that the caller may see: when each wrote and was heard, its trust, task, inbox and handoffs."""
     journal, heard = memory.journal, {peer.agent_id: peer.last_interaction for peer in memory.hub.peers("")}
@@ -138,7 +144,7 @@ def list_agents(memory: CallerMemory) -> Any:
     return JsonResponse({"agents": rows, "max_waiting": MAX_INBOX})
 
 
-@router.get("/trust/{agent}")
+@router.get("/trust/{agent}", responses=declare_answer("TrustChanges", "changes:list[dict[str,object]]"))
 def read_trust_changes(
     memory: CallerMemory, agent: Name, limit: Annotated[WholeNumber, Query(ge=1, le=MAX_CHANGES)] = 40
 ) -> Any:
@@ -162,7 +168,9 @@ def read_trust_changes(
     return JsonResponse({"changes": rows})
 
 
-@doctor_router.post("")
+@doctor_router.post(
+    "", responses=declare_answer("DoctorReport", "healthy:bool checks:list[DoctorCheck] versions:int", DoctorCheck)
+)
 def run_doctor(memory: CallerMemory) -> Any:
     """Verify the store and run the checks of `lukasa doctor`. Only for the owner; nothing is repaired."""
     if not memory.journal.reach.unlimited:

@@ -19,7 +19,7 @@ from lukasa.core.canonical_json import encode
 from lukasa.core.record import Record
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, WholeNumber
-from lukasa.interfaces.http.responses import JsonResponse
+from lukasa.interfaces.http.responses import JsonResponse, declare_answer
 from lukasa.interfaces.serialise import to_json
 from lukasa.memory import Memory
 from lukasa.storage.engine import Query as RecordQuery
@@ -31,7 +31,7 @@ KEEP_ALIVE_SECONDS = 15.0
 MAX_STREAM_SECONDS = 3_600.0
 
 
-@router.get("")
+@router.get("", responses=declare_answer("EventPage", "events:list[Record] position:int", Record))
 async def list_events(
     request: Request,
     memory: CallerMemory,

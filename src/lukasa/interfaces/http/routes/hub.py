@@ -15,15 +15,16 @@ from lukasa.core.scope import SHARED
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, Name, RequestModel, WritingMemory
-from lukasa.interfaces.http.responses import JsonResponse
+from lukasa.interfaces.http.responses import BOOK, JsonResponse, declare_answer, describe_answer, json_answer
 from lukasa.memory import Memory
 from lukasa.network import NetworkHub, SendReceipt
+from lukasa.network.contract import NetworkState, Peer
 
 router = PrefixRouter(prefix="/v1/agents/{agent}", tags=["hub"])
 MAX_EFFECTS = 100
 RECEIPTS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "It was stored before.", "content": {"application/json": {"schema": {"type": "object"}}}},
-    201: {"description": "It is stored.", "content": {"application/json": {"schema": {"type": "object"}}}},
+    200: json_answer("It was stored before.", BOOK.describe(SendReceipt)),
+    201: json_answer("It is stored.", BOOK.describe(SendReceipt)),
 }
 
 
@@ -46,13 +47,13 @@ class NewAcknowledgement(RequestModel):
     effect: list[NewEffect] = Field(default=[], max_length=MAX_EFFECTS)
 
 
-@router.get("/state")
+@router.get("/state", responses=describe_answer(NetworkState))
 def read_state(memory: CallerMemory, agent: Name) -> Any:
     """Return the last predictions and signals of an agent, so that it can recover from them."""
     return JsonResponse(memory.hub.fetch_state(agent))
 
 
-@router.get("/peers")
+@router.get("/peers", responses=declare_answer("PeerList", "peers:list[Peer]", Peer))
 def list_peers(memory: CallerMemory, agent: Name) -> Any:
     """List the other agents that have sent something, with the time of the last message and how far they are trusted."""
     return JsonResponse({"peers": memory.hub.peers(agent)})
@@ -70,7 +71,7 @@ def send_signal(memory: WritingMemory, agent: Name, body: dict[str, Any]) -> Any
     return _receipt_response(_own_hub(memory, agent).broadcast(agent, "signal", body))
 
 
-@router.get("/inbox")
+@router.get("/inbox", responses=declare_answer("SignalInbox", "signals:list[dict[str,object]]"))
 def read_inbox(memory: CallerMemory, agent: Name) -> Any:
     """Return the oldest signals of others that the agent has not acknowledged."""
     return JsonResponse({"signals": _own_hub(memory, agent).inbox(agent)})
@@ -83,7 +84,7 @@ def acknowledge_signal(memory: WritingMemory, agent: Name, body: NewAcknowledgem
     return _receipt_response(_own_hub(memory, agent).acknowledge(agent, body.signal_id, body.sender, effect))
 
 
-@router.get("/acknowledgements")
+@router.get("/acknowledgements", responses=declare_answer("AcknowledgedBy", "agents:list[str]"))
 def list_acknowledgements(
     memory: CallerMemory, agent: Name, signal_id: Annotated[str, Query(min_length=1, max_length=200)]
 ) -> Any:

@@ -11,7 +11,8 @@ from lukasa.core.record import entry_bytes
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, RequestModel, WholeNumber, WritingMemory
-from lukasa.interfaces.http.responses import JsonResponse
+from lukasa.interfaces.http.responses import JsonResponse, declare_answer
+from lukasa.storage.engine import ReplayResult
 from lukasa.transfer.sync import fingerprint_log, read_log_page, replay_pushed
 
 router = PrefixRouter(prefix="/v1/log", tags=["log"])
@@ -23,7 +24,12 @@ class PushedEntries(RequestModel):
     entries: list[str] = Field(max_length=MAX_ITEMS)
 
 
-@router.get("")
+@router.get(
+    "",
+    responses=declare_answer(
+        "LogPage", "entries:list[dict[str,object]] position:int tip:int writable:list[str]|None agent:str"
+    ),
+)
 def pull_entries(
     memory: CallerMemory,
     after: Annotated[WholeNumber, Query(ge=0, le=2**62)] = 0,
@@ -47,13 +53,13 @@ def pull_entries(
     )
 
 
-@router.post("")
+@router.post("", responses=declare_answer("PushResults", "results:list[ReplayResult]", ReplayResult))
 def push_entries(memory: WritingMemory, body: PushedEntries) -> Any:
     """Add entries of another log. Each is added, present or refused; nothing is added twice."""
     return JsonResponse({"results": replay_pushed(memory.journal, body.entries)})
 
 
-@router.get("/fingerprint")
+@router.get("/fingerprint", responses=declare_answer("LogFingerprint", "kinds:list[dict[str,object]]"))
 def read_fingerprint(memory: CallerMemory) -> Any:
     """Return the number of versions and a hash of their digests for each scope and kind that the caller may read."""
     sums = fingerprint_log(memory.journal)

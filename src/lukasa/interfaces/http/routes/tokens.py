@@ -8,11 +8,11 @@ from pydantic import Field
 
 from lukasa.core.clock import SystemClock
 from lukasa.errors import NotAllowed
-from lukasa.interfaces.api_tokens import MAX_RATE, ApiTokens, require_holder
+from lukasa.interfaces.api_tokens import MAX_RATE, ApiToken, ApiTokens, require_holder
 from lukasa.interfaces.http.prefix_router import PrefixRouter
+from lukasa.interfaces.http.request_types import Time
 from lukasa.interfaces.http.requests import CallerMemory, Name, RequestModel
-from lukasa.interfaces.http.responses import JsonResponse
-from lukasa.interfaces.http.service_routes import Time
+from lukasa.interfaces.http.responses import JsonResponse, declare_answer
 from lukasa.interfaces.outcomes import not_found
 from lukasa.memory import Memory
 
@@ -37,13 +37,13 @@ def _open_tokens(memory: Memory) -> ApiTokens:
     return ApiTokens(memory.journal, SystemClock())
 
 
-@router.get("")
+@router.get("", responses=declare_answer("TokenList", "tokens:list[ApiToken]", ApiToken))
 def list_tokens(memory: CallerMemory) -> Any:
     """List the tokens; the secrets are not stored."""
     return JsonResponse({"tokens": _open_tokens(memory).list()})
 
 
-@router.post("", status_code=201)
+@router.post("", status_code=201, responses=declare_answer("MadeToken", "name:str token:str", status=201))
 def add_token(memory: CallerMemory, body: NewToken) -> Any:
     """Create a token. The answer holds its secret, which cannot be read again."""
     tokens = _open_tokens(memory)
@@ -55,7 +55,7 @@ def add_token(memory: CallerMemory, body: NewToken) -> Any:
     return JsonResponse({"name": body.name, "token": secret}, 201, {"Cache-Control": "no-store"})
 
 
-@router.delete("/{name}")
+@router.delete("/{name}", responses=declare_answer("RevokedToken", "name:str revoked:bool"))
 def revoke_token(memory: CallerMemory, name: Name) -> Any:
     """Revoke a token. Every server refuses it from the next request on."""
     if not _open_tokens(memory).revoke(name):

@@ -19,15 +19,24 @@ from lukasa.errors import FormatError, InvalidInput, NotAccepted
 from lukasa.interfaces.auth import TOKEN_KEY
 from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, RespondAsync
-from lukasa.interfaces.http.responses import DEFERRED, LOG_MEDIA_TYPE, JsonResponse, job_response, problem_response
+from lukasa.interfaces.http.responses import (
+    DEFERRED,
+    LOG_MEDIA_TYPE,
+    JsonResponse,
+    declare_answer,
+    describe_answer,
+    job_response,
+    problem_response,
+)
 from lukasa.interfaces.http.server_jobs import BACKUP_JOB, EXPORT_JOB, ServerJobs
 from lukasa.interfaces.outcomes import not_found, outcome_of
 from lukasa.interfaces.serialise import import_json, to_json
 from lukasa.memory import Memory, find_backups
+from lukasa.storage.archive import Manifest
 from lukasa.storage.engine import Query
 from lukasa.storage.log_file import MAX_HEADER_BYTES, MAX_LINE_BYTES
 from lukasa.transfer.backup import store_backup_name
-from lukasa.transfer.jsonl import LogImport, encode_export
+from lukasa.transfer.jsonl import LogImport, LogImportResult, encode_export
 
 router = PrefixRouter(prefix="/v1", tags=["transfer"])
 BACKUP_PROOF = "backup_proof"
@@ -96,7 +105,7 @@ def _join_lines(lines: Iterator[bytes]) -> bytes:
     return bytes(chunk)
 
 
-@router.post("/import", openapi_extra=_LOG_BODY)
+@router.post("/import", openapi_extra=_LOG_BODY, responses=describe_answer(LogImportResult))
 async def import_log(request: Request, memory: CallerMemory) -> Any:
     """Import an exported log as it arrives. Entries that are already stored are skipped, so that it can be sent again.
 
@@ -147,7 +156,7 @@ def _take_turn(running: set[str], token: str) -> Iterator[None]:
         running.discard(token)
 
 
-@router.post("/backups", status_code=201, responses={202: DEFERRED})
+@router.post("/backups", status_code=201, responses={**describe_answer(Manifest, 201), 202: DEFERRED})
 def back_up(request: Request, memory: CallerMemory, respond_async: RespondAsync) -> Any:
     """Back the store up to the place that the server was started with (`--backups URL`). Only for the owner.
 
@@ -160,7 +169,7 @@ def back_up(request: Request, memory: CallerMemory, respond_async: RespondAsync)
     return JsonResponse(memory.backup(url), 201)
 
 
-@router.get("/backups")
+@router.get("/backups", responses=declare_answer("BackupList", "backups:list[Manifest] has_place:bool", Manifest))
 def list_backups(request: Request, memory: CallerMemory) -> Any:
     """List the backups of the store, each with the time when it was last read and proved. Only for the owner."""
     memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
@@ -177,7 +186,7 @@ def list_backups(request: Request, memory: CallerMemory) -> Any:
     return JsonResponse({"backups": found, "has_place": True})
 
 
-@router.post("/backups/{number}/proof")
+@router.post("/backups/{number}/proof", responses=describe_answer(Manifest))
 def prove_backup(request: Request, memory: CallerMemory, number: Annotated[int, Path(ge=0, le=10**6)]) -> Any:
     """Read a backup, compare it with its manifest, and note that it was proved. Only for the owner."""
     memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner

@@ -31,7 +31,7 @@ function recordPath(record, ...more) {
 
 // Write the content of an earlier version again.
 export function restore(record, version, ifMatch) {
-  return post(recordPath(record, "restore"), { version }, { ifMatch });
+  return post(recordPath(record, "restoration"), { version }, { ifMatch });
 }
 
 // Forget a record; the toast takes it back.
@@ -61,5 +61,5 @@ export async function quarantine(author, reason, done) {
 
 // Save a memory's fields; returns the written record. Throws a Problem with status 412 when somebody was faster.
 export async function saveMemory(memory, changes, ifMatch) {
-  return (await send("PATCH", url(path("/v1/memories", memory.id), { scope: memory.scope }), changes, { ifMatch })).data;
+  return (await send("PATCH", path("/v1/memories", memory.id), { scope: memory.scope, ...changes }, { ifMatch })).data;
 }

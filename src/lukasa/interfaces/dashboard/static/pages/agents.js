@@ -105,7 +105,7 @@ function Handoffs({ rows, onChange }) {
   if (!rows.length) return html`<${Empty} title="No handoffs.">An agent hands work over with <code>memory.handoffs.create("ben", "what was done", …)</code>. It waits until it is completed, even if either agent dies.<//>`;
   const act = async (handoff, verb, body, said) => {
     await post(join("/v1/handoffs", handoff.id) + `/${verb}`, body);
-    toast(said, verb === "accept" ? { undo: async () => { await post(join("/v1/handoffs", handoff.id) + "/reopen"); onChange(); } } : {});
+    toast(said, verb === "acceptance" ? { undo: async () => { await post(join("/v1/handoffs", handoff.id) + "/reopening"); onChange(); } } : {});
     setChosen(null);
     onChange();
   };
@@ -123,8 +123,8 @@ function Handoffs({ rows, onChange }) {
           ${handoff.result && html`<dt>Result</dt><dd><${Text} value=${handoff.result} max=${300} kind="small" /></dd>`}
         </dl>
         ${mine && handoff.status !== "completed" && html`<div class="row">
-          ${handoff.status === "accepted" ? html`<${Button} onClick=${() => setChosen({ handoff, verb: "complete" })}>Complete<//>` : html`<${Button} onClick=${() => act(handoff, "accept", undefined, "Accepted.")}>Accept<//>`}
-          <${Button} kind="quiet" onClick=${() => setChosen({ handoff, verb: "reassign" })}>Give to another agent<//>
+          ${handoff.status === "accepted" ? html`<${Button} onClick=${() => setChosen({ handoff, verb: "completion" })}>Complete<//>` : html`<${Button} onClick=${() => act(handoff, "acceptance", undefined, "Accepted.")}>Accept<//>`}
+          <${Button} kind="quiet" onClick=${() => setChosen({ handoff, verb: "reassignment" })}>Give to another agent<//>
         </div>`}
       </li>`;
     })}
@@ -134,7 +134,7 @@ function Handoffs({ rows, onChange }) {
 
 function Change({ handoff, verb, onClose, act }) {
   const [text, setText] = useState("");
-  const completes = verb === "complete";
+  const completes = verb === "completion";
   const save = () => act(handoff, verb, completes ? { result: text } : { to_agent: text.trim() }, completes ? "Completed." : "Given to another agent.");
   return html`<${Dialog} title=${completes ? "Complete a handoff" : "Give a handoff to another agent"} onClose=${onClose} actions=${html`<${Button} onClick=${onClose}>Cancel<//><${Button} kind="primary" disabled=${!completes && !text.trim()} onClick=${save}>${completes ? "Complete" : "Give"}<//>`}>
     <${Field} label=${completes ? "What came of it" : "Name of the agent"}>${(id) => html`<input id=${id} value=${text} maxlength=${completes ? 2000 : 100} onInput=${(event) => setText(event.target.value)} />`}<//>

@@ -74,7 +74,7 @@ function Review({ onChange }) {
 }
 
 async function undo(label, onChange) {
-  await post("/v1/consolidation/undo", { label });
+  await post("/v1/journal/undo", { label });
   onChange();
 }
 
@@ -95,7 +95,7 @@ function Runs({ onChange }) {
   const state = useApi(scope === undefined ? null : join("/v1/records", scope, "consolidation", "cursor") + "/history");
   if (scope === undefined) return null; // no run yet
   const take = async (label) => {
-    await post("/v1/consolidation/undo", { label });
+    await post("/v1/journal/undo", { label });
     toast("The run is undone. What it read is new again.");
     onChange();
   };

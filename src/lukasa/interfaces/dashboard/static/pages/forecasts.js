@@ -1,6 +1,6 @@
 // Forecasts: are the probabilities right? Reliability diagram, Brier score by window, and the predictions that are open.
 import { html, useState } from "../lib/html.js";
-import { path as join, post, useApi, useCaller } from "../lib/api.js";
+import { path as join, put, useApi, useCaller } from "../lib/api.js";
 import { useQuery } from "../lib/router.js";
 import { Name, Text } from "../lib/text.js";
 import { formatCount, formatNumber, formatPercent, Time } from "../lib/time.js";
@@ -91,7 +91,7 @@ function Windows({ category }) {
 }
 
 function Calibration({ window }) {
-  const state = useApi("/v1/forecasts/calibration", { window });
+  const state = useApi("/v1/forecasts/learning", { window });
   return html`<${Load} state=${state} lines=${3}>
     ${(data) => html`<p>${data.applies ? html`<${Badge} tone="info">corrected<//> New probabilities are moved by what was learned.` : html`<${Badge}>not corrected<//> `} <${Text} value=${data.why} kind="plain" /></p>
       <dl class="facts"><dt>Mean error</dt><dd>${formatNumber(data.mean_error, 3)} <span class="muted">${data.mean_error < 0 ? "things come true more often than said" : data.mean_error > 0 ? "things come true less often than said" : ""}</span></dd>
@@ -104,7 +104,7 @@ function Predictions({ state, isOpen = false, category, onChange }) {
   const caller = useCaller();
   const [chosen, setChosen] = useState(null);
   const resolve = async (item, outcome) => {
-    await post(join("/v1/forecasts", item.prediction_id) + "/resolution", { outcome });
+    await put(join("/v1/forecasts", item.prediction_id) + "/resolution", { outcome });
     toast(`Settled: it ${outcome ? "happened" : "did not happen"}.`);
     onChange();
   };

@@ -66,7 +66,7 @@ function usePages(params, count) {
 function List({ query, setQuery, vault, count, changed }) {
   const caller = useCaller();
   const labels = LABELS.filter((name) => query[name]).map((name) => `${name}=${query[name]}`);
-  const pages = usePages({ kind: "memory", scope: query.scope, author: query.author, label: labels }, count);
+  const pages = usePages({ kinds: "memory", scopes: query.scope, author: query.author, labels }, count);
   const options = (name, all) => [["", all], ...(vault?.facets[name] || []).filter((row) => row.name).map((row) => [row.name, `${row.name} (${formatNumber(row.count)})`])];
   const columns = [
     { key: "text", label: "Memory", wide: true, render: (row) => html`<${Text} value=${row.text} max=${260} links=${false} />` },

@@ -37,7 +37,7 @@ function Proposal({ proposal, canDecide, onDecided }) {
     setProblem(null);
     try {
       await post(join("/v1/proposals", proposal.id) + `/${verb}`, { scope: proposal.scope });
-      toast(verb === "accept" ? "Accepted: the change is made." : "Refused: nothing was changed.");
+      toast(verb === "acceptance" ? "Accepted: the change is made." : "Refused: nothing was changed.");
       onDecided();
     } catch (error) {
       setProblem(error);
@@ -50,7 +50,7 @@ function Proposal({ proposal, canDecide, onDecided }) {
     <ul class="proposals">${changes.map((change) => html`<li class="proposal"><${Change} change=${change} /></li>`)}</ul>
     ${hidden > 0 && html`<${Button} kind="quiet" onClick=${() => setAll(true)}>Show ${hidden} more<//>`}
     <${Notice} problem=${problem} />
-    ${canDecide && html`<div class="row"><${Button} kind="primary" disabled=${hidden > 0} onClick=${() => decide("accept")}>Accept<//><${Button} onClick=${() => decide("refuse")}>Refuse<//>${hidden > 0 && html`<span class="muted">Look at all changes before you accept.</span>`}</div>`}
+    ${canDecide && html`<div class="row"><${Button} kind="primary" disabled=${hidden > 0} onClick=${() => decide("acceptance")}>Accept<//><${Button} onClick=${() => decide("refusal")}>Refuse<//>${hidden > 0 && html`<span class="muted">Look at all changes before you accept.</span>`}</div>`}
   <//>`;
 }
 

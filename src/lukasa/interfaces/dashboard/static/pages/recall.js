@@ -37,7 +37,7 @@ export function Page() {
   const overview = useApi("/v1/overview", { zone });
   const asked = (query.q || "").trim();
   const question = asked
-    ? { query: asked, k: Number(query.k) || 10, explain: true, block_tokens: BLOCK_TOKENS, ...(query.kind && { kinds: [query.kind] }), ...(query.scope && { scopes: [query.scope] }), ...(query.author && { author: query.author }), ...(query.as_of && { as_of: query.as_of }) }
+    ? { query: asked, k: Number(query.k) || 10, explain: true, budget: BLOCK_TOKENS, ...(query.kind && { kinds: [query.kind] }), ...(query.scope && { scopes: [query.scope] }), ...(query.author && { author: query.author }), ...(query.as_of && { as_of: query.as_of }) }
     : null;
   const state = usePost("/v1/recall", question);
   const view = query.view || "hits";

@@ -124,10 +124,9 @@ function Promotion({ record, links, writable, reload }) {
   const caller = useCaller();
   const [asks, setAsks] = useState(false);
   const voices = links.filter((link) => link.kind === "corroboration" && link.direction === "in").length;
-  const address = (part) => `${join("/v1/memories", record.id)}/${part}?scope=${encodeURIComponent(record.scope)}`;
   const run = async (part, body, said) => {
     try {
-      const written = await post(address(part), body);
+      const written = await post(join("/v1/memories", record.id, part), { scope: record.scope, ...body });
       toast(said, part === "promotion" ? { undo: async () => { await restore(record, record.version, `"v${written.version}"`); reload(); } } : {});
       setAsks(false);
       reload();
@@ -237,7 +236,7 @@ function Editor({ record, onClose, reload }) {
     const found = {};
     if (fields.text !== base.text) found.text = fields.text;
     if (fields.category !== (base.body.category || "general")) found.category = fields.category;
-    if (fields.topic && fields.topic !== (base.body.topic_id || "")) found.topic = fields.topic;
+    if (fields.topic && fields.topic !== (base.body.topic_id || "")) found.topic_id = fields.topic;
     const tags = fields.tags.split(",").map((tag) => tag.trim()).filter(Boolean);
     if (tags.join() !== (base.body.tags || []).join()) found.tags = tags;
     return found;

@@ -1,6 +1,6 @@
 // Trust: both scores of each agent with their interval over time, what they are made of, dissents, overrides and the rubric.
 import { html, useState } from "../lib/html.js";
-import { path as join, post, useApi, useCaller } from "../lib/api.js";
+import { path as join, post, put, useApi, useCaller } from "../lib/api.js";
 import { Link, recordHref, useQuery } from "../lib/router.js";
 import { Name, Text } from "../lib/text.js";
 import { formatCount, formatNumber, formatPercent, Time } from "../lib/time.js";
@@ -156,7 +156,7 @@ function Probation({ base, onClose, onDone }) {
   const [problem, setProblem] = useState(null);
   const save = async (end) => {
     try {
-      await post(`${base}/probation`, { until: end, reason, by: person || "owner" });
+      await put(`${base}/probation`, { until: end, reason, by: person || "owner" });
       toast(end ? "The agent is on probation." : "The probation is ended.");
       onDone();
     } catch (error) {
@@ -173,7 +173,7 @@ function Probation({ base, onClose, onDone }) {
 
 function ToJudge({ state }) {
   const judge = async (record, impact) => {
-    await post(join("/v1/trust/dissents", record.id) + "/judgement", { impact });
+    await put(join("/v1/trust/dissents", record.id) + "/judgement", { impact });
     toast(impact ? "Judged: it changed the output." : "Judged: it changed nothing.");
     state.reload();
   };
@@ -250,7 +250,7 @@ function Rubric() {
   if (versions.data?.versions.length === 0) return html`<${Card} title="Rubric"><${Empty} title="There is no rubric yet.">A rubric weighs the criteria by which outputs are judged: <code>memory.trust.rubric.set({"Correctness": 3, "Clarity": 2}, by="ada")</code>.<//><//>`;
   const decide = async (record, verb) => {
     await post(join("/v1/rubrics/proposals", record.id) + `/${verb}`, { by: person });
-    toast(verb === "apply" ? "The rubric has a new version." : "The proposal is rejected.");
+    toast(verb === "application" ? "The rubric has a new version." : "The proposal is rejected.");
     versions.reload();
     proposals.reload();
   };
@@ -260,7 +260,7 @@ function Rubric() {
     <${Card} title="Rubric" note=${rubric.data ? `version ${rubric.data.version}` : ""}><${Load} state=${rubric} lines=${4}>${(data) => html`<${Bars} label="Criteria" max=${1} items=${shares(data.criteria).map(([name, share]) => ({ label: html`<${Name} value=${name} />`, value: share, text: formatPercent(share) }))} />`}<//><//>
     <${Card} title="Versions" flush><${Load} state=${versions} lines=${3}>${(data) => html`<${Table} label="Versions of the rubric" rows=${[...data.versions].reverse()} rowKey=${(row) => row.version} pageSize=${8} columns=${[{ key: "version", label: "Version" }, { key: "by", label: "By", render: (row) => html`<${Name} value=${row.by} />` }, { key: "criteria", label: "Criteria", wide: true, render: (row) => html`<${Name} value=${shares(row.criteria).map(([name, share]) => `${name} ${formatPercent(share)}`).join(", ")} max=${200} />` }]} />`}<//><//>
     <${Card} title="Proposals" wide note="from overrides that cite criteria">
-      ${waiting.length ? html`${personField}<ul class="proposals">${waiting.map((record) => html`<li class="proposal" key=${record.id}><${Text} value=${record.body.reason || record.text} max=${400} kind="small" /><div class="row"><${Button} kind="primary" disabled=${!person} onClick=${() => decide(record, "apply")}>Apply<//><${Button} disabled=${!person} onClick=${() => decide(record, "reject")}>Reject<//></div></li>`)}</ul>` : html`<p class="muted">No proposals wait. They are made when decisions keep going against the same criterion.</p>`}
+      ${waiting.length ? html`${personField}<ul class="proposals">${waiting.map((record) => html`<li class="proposal" key=${record.id}><${Text} value=${record.body.reason || record.text} max=${400} kind="small" /><div class="row"><${Button} kind="primary" disabled=${!person} onClick=${() => decide(record, "application")}>Apply<//><${Button} disabled=${!person} onClick=${() => decide(record, "rejection")}>Reject<//></div></li>`)}</ul>` : html`<p class="muted">No proposals wait. They are made when decisions keep going against the same criterion.</p>`}
     <//>
   </div>`;
 }

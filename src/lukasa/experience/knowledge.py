@@ -521,7 +521,10 @@ class Knowledge(CallerService):
             memory.knowledge.path("fact-001", "fact-002")
         """
         with self._journal.snapshot() as reader:
-            start, goal = self._find_record(reader, source, LINKABLE_KINDS), self._find_record(reader, target, LINKABLE_KINDS)
+            start, goal = (
+                self._find_record(reader, source, LINKABLE_KINDS),
+                self._find_record(reader, target, LINKABLE_KINDS),
+            )
             if start is None or goal is None:
                 return []
             paths: dict[Key, list[Key]] = {start.key: [start.key]}

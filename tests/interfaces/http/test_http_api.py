@@ -188,5 +188,11 @@ def test_metrics_count_requests_and_hold_no_content(ada: TestClient) -> None:
 
 def test_the_description_of_the_api_names_every_route(ada: TestClient) -> None:
     paths = ada.get("/openapi.json").json()["paths"]
-    assert {"/v1/memories", "/v1/recall", "/v1/records", "/v1/events", "/v1/conversations/{conversation_id}/turns"} <= set(paths)
+    assert {
+        "/v1/memories",
+        "/v1/recall",
+        "/v1/records",
+        "/v1/events",
+        "/v1/conversations/{conversation_id}/turns",
+    } <= set(paths)
     assert "401" in paths["/v1/recall"]["post"]["responses"]

@@ -202,7 +202,7 @@ def test_forecasts_are_made_revised_resolved_and_scored(ada: TestClient) -> None
     post(ada, "forecasts/markets/m1", base_rate=0.3, factors={"season": 0.2})
     assert get(ada, "forecasts/markets/m1")["base_rate"] == 0.3
     assert post(ada, "forecasts/expiry", 200) == {"expired": []}
-    assert post(ada, "forecasts/none/resolution", 404, outcome=True)["code"] == "not_found"
+    assert put(ada, "forecasts/none/resolution", 404, outcome=True)["code"] == "not_found"
     post(ada, "forecasts", question="Will it snow?", probability=0.1, prediction_id="snow")
     post(ada, "forecasts/snow/signals", confidence=0.9)
     post(ada, "forecasts/snow/expiry", 200)

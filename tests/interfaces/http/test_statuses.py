@@ -125,7 +125,8 @@ def test_the_suite_sees_every_documented_success_of_every_operation(ada: TestCli
         for path, operations in ada.get("/openapi.json").json()["paths"].items()
         for verb, operation in operations.items()
         for status in operation["responses"]
-        if status < "400" and not (status == "200" and "201" in operation["responses"])  # a write may make the next version
+        if status < "400"
+        and not (status == "200" and "201" in operation["responses"])  # a write may make the next version
     }
     assert documented - noted == set()
 

@@ -62,9 +62,9 @@ class QuarantinedAuthor:
     recorded_at: datetime
 
 
-def _adapts(method: str, **responses: Any) -> Callable[[Adapter], Adapter]:
+def _adapts(method: str, responses: Mapping[int, Any] = {}) -> Callable[[Adapter], Adapter]:
     def register(adapter: Any) -> Adapter:
-        adapter.responses = {int(status.removeprefix("_")): response for status, response in responses.items()}
+        adapter.responses = responses
         ADAPTERS[method] = adapter
         return adapter  # type: ignore[no-any-return]  # a function that has an attribute
 
@@ -166,7 +166,7 @@ def erase_records(
     return ErasurePreview(journal.preview_erase(*keys, subject=subject, exact=exact), restored)
 
 
-@_adapts("consolidate", _202=DEFERRED)
+@_adapts("consolidate", {202: DEFERRED})
 def consolidate(
     memory: Memory,
     respond_async: RespondAsync,
@@ -182,7 +182,7 @@ def consolidate(
     return memory.consolidate(since=since, everything=everything, dry_run=dry_run, skills=skills)
 
 
-@_adapts("jobs.result", _200={"content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}})
+@_adapts("jobs.result", {200: {"content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}}})
 def read_result(memory: Memory, request: Request, id: str) -> dict[str, Any] | None:
     """Return the result of a job that is done: that of an export is the log, any other is JSON."""
     result = memory.jobs.result(id)

@@ -6,6 +6,7 @@ import logging
 import time
 import traceback
 from collections import Counter as Count
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import Headers
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lukasa.interfaces.auth import TOKEN_KEY
 from lukasa.interfaces.http.responses import problem_response
 from lukasa.interfaces.outcomes import outcome_of
-from lukasa.memory import Memory
+from lukasa.memory import Memory, declared_kinds
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 REGISTRY = CollectorRegistry()
@@ -82,11 +83,16 @@ def _trace_id(scope: Scope) -> str:
     return parts[1] if is_valid else "-"
 
 
+@cache
+def _declared_kinds() -> frozenset[str]:
+    return frozenset(declared_kinds())
+
+
 def render_metrics(memory: Memory) -> bytes:
-    """Return all metrics as text, with the current number of records."""
+    """Return all metrics as text, with the current number of records. Kinds that a caller has named are counted together."""
     counts: Count[str] = Count()
     for row in memory.journal.tally():
-        counts[row.kind] += row.live
+        counts[row.kind if row.kind in _declared_kinds() else "other"] += row.live
     _records.clear()
     for kind, live in counts.items():
         _records.labels(kind).set(live)

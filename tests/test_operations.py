@@ -154,9 +154,9 @@ def test_no_request_says_who_the_caller_is(document: Any) -> None:
     with open_server(agent="ada") as server:
         for path, body in (
             ("episodes/bulk", {"episodes": [{"agent": "ben", "context": {"goal": "Fix the login page"}}]}),
-            ("knowledge/facts", {"fact": "Ben owns the deploys.", "fields": {"author": "ben"}}),
+            ("knowledge/facts", {"fact": "Ben owns the deploys.", "extra": {"author": "ben"}}),
             ("memories/bulk", {"items": [{"text": "Ben owns the deploys.", "author": "ben"}]}),
-            ("records", {"kind": "note", "text": "Ben owns the deploys.", "fields": {"author": "ben"}}),
+            ("records", {"kind": "note", "text": "Ben owns the deploys.", "author": "ben"}),
         ):
             answer = server.client.post(f"/v1/{path}", json=body)
             assert answer.status_code in (403, 422), answer.text

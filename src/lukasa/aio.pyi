@@ -1076,7 +1076,7 @@ class AsyncVault:
         *,
         tags: Iterable[str] | None = ...,
         distinct_from: str | Iterable[str] | None = ...,
-        expires_at: datetime | None = ...,
+        expires_at: Time | None = ...,
         source: str | None = ...,
         author: str = ...,
     ) -> Outcome: ...

@@ -46,6 +46,15 @@ SHAPES: Mapping[str, str] = {
     ),
     "LogImportResult": "added present refused:list[dict[str,object]] refused_more?:int",
     "Manifest": "name number made_at archive sha256 encrypted bytes=size files:int facts:dict[str,object] proved_at?:str",
+    "MarketAnalysis": (
+        "market_id:str base_rate?:float|None key_factors?:list[dict[str,object]] evidence?:list[dict[str,object]] "
+        "last_analysis?:str ..."
+    ),
+    "Prediction": (
+        "prediction_id:str question:str probability:float status:str market_id?:str|None category?:str "
+        "confidence_interval?:list[float]|None confidence_level?:float|None num_updates?:int outcome?:object "
+        "created_at?:str last_updated?:str due?:str|None resolved_at?:str|None ..."
+    ),
     "RecallHit": (
         "score relevance trust record superseded_by?:Supersession supersedes?:list[Supersession] "
         "contradicts?:Supersession orders?:str signals?:dict[str,RankingSignal] repeats?:int crowded?:bool"
@@ -54,6 +63,10 @@ SHAPES: Mapping[str, str] = {
         "hits nothing_relevant unindexed embedder note left_out? dropped?:list[RecallHit] block?:dict[str,object]"
     ),
     "Record": "** details?:dict[str,object] imported?:dict[str,object]",
+    "Signal": (
+        "signal_id:str agent_id?:str market_id?:str|None prediction_id?:str prediction?:float confidence?:float|None "
+        "timestamp?:str received_at?:str broadcast?:bool acknowledged?:bool ..."
+    ),
     "SimilarMemoryPair": "ids:list[str] overlap sequence meaning difference texts:list[str]",
     "Skill": "id:str scope:str version:int success_rate ...",
     "TaskDashboard": "**",

@@ -161,7 +161,7 @@ class Vault(CallerService):
 
     def update_by_topic(
         self, topic_id: str, scope: str, text: str, category: str | None = None, *, tags: Iterable[str] | None = None,
-        distinct_from: str | Iterable[str] | None = None, expires_at: datetime | None = None,
+        distinct_from: str | Iterable[str] | None = None, expires_at: Time | None = None,
         source: str | None = "manual", author: str = "",
     ) -> Outcome:  # fmt: skip
         """Update the register with this topic and scope, or create it. Fields that are not given stay as they were.

@@ -45,7 +45,6 @@ _NOT_TAKEN: Mapping[str, str] = {
     "episodes.start": "agent",
     "handoffs.accept": "agent",
     "journal.history": "hidden",
-    "journal.write": "fields",
     "ledgers.checkpoint": "agent",
     "sessions.save_checkpoint": "checkpoint_number retention last_updated",
     "skills.add": "links labels",

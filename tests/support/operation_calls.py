@@ -135,7 +135,10 @@ class Server:
         content = {
             name: to_json(value) for name, value in given.items() if value is not None and is_taken(operation, name)
         }
-        request = {"params" if operation.verb in ("GET", "DELETE") else "json": content, "headers": headers}
+        request: dict[str, Any] = {
+            "params" if operation.verb in ("GET", "DELETE") else "json": content,
+            "headers": headers,
+        }
         if operation.effect == "reads":
             self.client.request(operation.verb, path, **request)  # the first call notes which embedder the store has
         before = self._measure()

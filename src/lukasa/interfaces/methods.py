@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -14,8 +13,6 @@ from typing import Any, get_type_hints
 
 from lukasa.memory import SERVICES, Memory
 from lukasa.operations import Operation
-
-_PARAMETER = re.compile(r"\*{0,2}(\w+): (.*)")
 
 
 def find_method(operation: Operation) -> Callable[..., Any]:
@@ -69,7 +66,7 @@ def read_type(text: str, owner: type) -> Any:
 
 def read_prose(function: Callable[..., Any]) -> tuple[str, str]:
     """Return the first line of a docstring, and all of it before its sections."""
-    prose = re.split(r"\n\n(?:Args|Example):\n", inspect.getdoc(function) or "")[0]
+    prose = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")[0].partition("\n\nExample:\n")[0]
     return prose.partition("\n")[0], prose
 
 
@@ -79,8 +76,10 @@ def describe_parameters(function: Callable[..., Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     name = ""
     for line in section.partition("\n\n")[0].splitlines():
-        if line.startswith("    ") and not line.startswith("     ") and (match := _PARAMETER.match(line.strip())):
-            name, found[match[1]] = match[1], match[2]
+        given, colon, text = line.strip().partition(": ")
+        if colon and line.startswith("    ") and not line.startswith("     "):
+            name = given.lstrip("*")
+            found[name] = text
         elif name:
             found[name] += " " + line.strip()
     return found

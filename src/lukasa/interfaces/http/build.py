@@ -7,10 +7,10 @@ body of other requests. The caller's identity never comes from a request: ``IDEN
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from operator import attrgetter
+from string import Formatter
 from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import APIRouter, Path, Query, Request
@@ -58,7 +58,6 @@ _NOT_TAKEN: Mapping[str, str] = {
 """Parameters that say who the caller is or where a record comes from, or that only the library itself sets."""
 DEFAULT_LIMIT = 100
 """How many entries a list has whose length the library does not limit."""
-PATH_PARAMETER = re.compile(r"{(\w+)}")
 
 
 def build_routers(operations: Iterable[Operation] = OPERATIONS) -> list[APIRouter]:
@@ -90,7 +89,7 @@ class _Route:
         self.hints = read_hints(adapter)
         self.texts = describe_parameters(method) | describe_parameters(adapter)
         self.prose = read_prose(adapter if adapter.__doc__ else method)
-        self.in_path = set(PATH_PARAMETER.findall(operation.path))
+        self.in_path = {name for _, name, _, _ in Formatter().parse(operation.path) if name}
         self.parameters: list[inspect.Parameter] = []
         self.body_fields: dict[str, Any] = {}
         self.readers: list[Callable[[dict[str, Any]], None]] = []

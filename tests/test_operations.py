@@ -43,7 +43,7 @@ NOT_IN_THE_TABLE = {
     "context": ("restore save using within", "They take a Context, a model or a scope and are for one process."),
     "continuity": ("tip update", "They write a file of this machine."),
     "episodes": ("resume", "It returns a live object; steps and errors have rows that name the episode."),
-    "forecasts": ("count_versions fill_sections sections take_in", "Sessions call them."),
+    "forecasts": ("count_versions fill_sections sections", "Sessions call them."),
     "graph": ("within", "It returns a service of another scope."),
     "handoffs": ("put", "Importers call it; create has a row."),
     "hub": (

@@ -8,39 +8,14 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from fastapi import FastAPI
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel
-from starlette.routing import Match
-from starlette.testclient import TestClient
 
-from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory
 from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.stores import CALLER_KEY, Caller, CallerStores
 
 pytestmark = pytest.mark.requirement("DOO-4")
-
-
-def test_routes_of_another_prefix_are_not_compared_with_a_request() -> None:
-    compared: list[str] = []
-
-    class NotedRoute(APIRoute):
-        def matches(self, scope: Any) -> tuple[Match, Any]:
-            compared.append(self.path)
-            return super().matches(scope)
-
-    app = FastAPI()
-    for prefix in ("/v1/others", "/v1/agents/{agent}"):
-        router = PrefixRouter(prefix=prefix, route_class=NotedRoute)
-        router.add_api_route("", lambda: JsonResponse({"found": True}))
-        app.include_router(router)
-    client = TestClient(app)
-    assert client.get("/v1/agents/ada").status_code == 200
-    assert set(compared) == {"/v1/agents/{agent}"}
-    compared.clear()
-    assert client.get("/v1/records").status_code == 404
-    assert compared == []
 
 
 class Wish(BaseModel):
@@ -52,7 +27,7 @@ class Wish(BaseModel):
 def test_a_cancelled_request_ends_after_its_call(tmp_path: Any) -> None:
     """A call cannot be interrupted; what is closed after a request must not be closed while the call still uses it."""
     entered, may_end, ended = threading.Event(), threading.Event(), threading.Event()
-    router = PrefixRouter(prefix="/v1/wishes")
+    router = APIRouter(prefix="/v1/wishes")
 
     @router.post("")
     def make_wish(memory: CallerMemory, body: Wish) -> Any:

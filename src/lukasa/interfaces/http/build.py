@@ -21,7 +21,6 @@ from lukasa.core.record import Key
 from lukasa.errors import InvalidInput
 from lukasa.experience import ConsolidationResult
 from lukasa.interfaces.http.adapters import ADAPTERS, VIEWS, RecordPage
-from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.request_types import request_type
 from lukasa.interfaces.http.requests import CallerMemory, ExpectedVersion, IfNoneMatch, RequestModel, WritingMemory
 from lukasa.interfaces.http.responses import BOOK, DEFERRED, json_answer, operation_response
@@ -66,7 +65,7 @@ def build_routers(operations: Iterable[Operation] = OPERATIONS) -> list[APIRoute
     for operation in operations:
         if operation.http:
             noun = operation.path.split("/")[2]
-            router = routers.setdefault(noun, PrefixRouter(prefix=f"/v1/{noun}", tags=[noun]))
+            router = routers.setdefault(noun, APIRouter(prefix=f"/v1/{noun}", tags=[noun]))
             _Route(operation).add_to(router)
     return list(routers.values())
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 
 from lukasa.context import Context
 from lukasa.context.records import CONTEXT, FACT, SUMMARY, TURN, ConversationRecords, parse_turn
@@ -17,7 +17,6 @@ from lukasa.core.canonical_json import encode
 from lukasa.core.record import Key, Record
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.doctor import DoctorCheck, run_checks
-from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, Name, WholeNumber
 from lukasa.interfaces.http.responses import JsonResponse, declare_answer
 from lukasa.interfaces.outcomes import not_found
@@ -27,8 +26,8 @@ from lukasa.network.hub import MAX_INBOX
 from lukasa.sessions.records import ARCHIVE, DELTA, EVENT, INCIDENT, SESSION, SessionRecords
 from lukasa.storage.engine import Query as RecordQuery
 
-router = PrefixRouter(prefix="/v1/dashboard", tags=["dashboard"])
-doctor_router = PrefixRouter(prefix="/v1/doctor", tags=["operations"])
+router = APIRouter(prefix="/v1/dashboard", tags=["dashboard"])
+doctor_router = APIRouter(prefix="/v1/doctor", tags=["operations"])
 MAX_PAGE = 200
 MAX_AGENTS = 100
 MAX_CHANGES = 100

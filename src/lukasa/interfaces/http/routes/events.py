@@ -12,19 +12,18 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import anyio
-from fastapi import Header, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import StreamingResponse
 
 from lukasa.core.canonical_json import encode
 from lukasa.core.record import Record
-from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, WholeNumber
 from lukasa.interfaces.http.responses import JsonResponse, declare_answer
 from lukasa.interfaces.serialise import to_json
 from lukasa.memory import Memory
 from lukasa.storage.engine import Query as RecordQuery
 
-router = PrefixRouter(prefix="/v1/events", tags=["events"])
+router = APIRouter(prefix="/v1/events", tags=["events"])
 
 POLL_SECONDS = 0.05
 KEEP_ALIVE_SECONDS = 15.0

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from lukasa.core.record import Draft
 from lukasa.core.scope import SHARED
 from lukasa.errors import NotAllowed
-from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, Name, RequestModel, WritingMemory
 from lukasa.interfaces.http.responses import BOOK, JsonResponse, declare_answer, describe_answer, json_answer
 from lukasa.memory import Memory
 from lukasa.network import NetworkHub, SendReceipt
 from lukasa.network.contract import NetworkState, Peer
 
-router = PrefixRouter(prefix="/v1/agents/{agent}", tags=["hub"])
+router = APIRouter(prefix="/v1/agents/{agent}", tags=["hub"])
 MAX_EFFECTS = 100
 RECEIPTS: dict[int | str, dict[str, Any]] = {
     200: json_answer("It was stored before.", BOOK.describe(SendReceipt)),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from lukasa.interfaces.http.prefix_router import PrefixRouter
+from fastapi import APIRouter
+
 from lukasa.interfaces.http.requests import CallerMemory, Name
 from lukasa.interfaces.http.responses import BOOK, JsonResponse, json_answer
 from lukasa.interfaces.outcomes import not_found
 from lukasa.jobs import Job
 
 _DONE = BOOK.declare("DoneJob", "id:str state:str result:dict[str,object]")
-router = PrefixRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
 @router.get("/{id}", responses={200: json_answer("The job.", {"anyOf": [BOOK.describe(Job), _DONE]})})

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from lukasa.core.record import entry_bytes
 from lukasa.errors import InvalidInput
-from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import MAX_ITEMS, CallerMemory, RequestModel, WholeNumber, WritingMemory
 from lukasa.interfaces.http.responses import JsonResponse, declare_answer
 from lukasa.storage.engine import ReplayResult
 from lukasa.transfer.sync import fingerprint_log, read_log_page, replay_pushed
 
-router = PrefixRouter(prefix="/v1/log", tags=["log"])
+router = APIRouter(prefix="/v1/log", tags=["log"])
 
 
 class PushedEntries(RequestModel):

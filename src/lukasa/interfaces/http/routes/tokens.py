@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from fastapi import APIRouter
 from pydantic import Field
 
 from lukasa.core.clock import SystemClock
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.api_tokens import MAX_RATE, ApiToken, ApiTokens, require_holder
-from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.request_types import Time
 from lukasa.interfaces.http.requests import CallerMemory, Name, RequestModel
 from lukasa.interfaces.http.responses import JsonResponse, declare_answer
 from lukasa.interfaces.outcomes import not_found
 from lukasa.memory import Memory
 
-router = PrefixRouter(prefix="/v1/tokens", tags=["tokens"])
+router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 
 
 class NewToken(RequestModel):

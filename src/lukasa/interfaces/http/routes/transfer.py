@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import anyio.to_thread
-from fastapi import Path, Request
+from fastapi import APIRouter, Path, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 
@@ -17,7 +17,6 @@ from lukasa.core.outcome import Refused
 from lukasa.core.scope import SYSTEM
 from lukasa.errors import FormatError, InvalidInput, NotAccepted
 from lukasa.interfaces.auth import TOKEN_KEY
-from lukasa.interfaces.http.prefix_router import PrefixRouter
 from lukasa.interfaces.http.requests import CallerMemory, RespondAsync
 from lukasa.interfaces.http.responses import (
     DEFERRED,
@@ -38,7 +37,7 @@ from lukasa.storage.log_file import MAX_HEADER_BYTES, MAX_LINE_BYTES
 from lukasa.transfer.backup import store_backup_name
 from lukasa.transfer.jsonl import LogImport, LogImportResult, encode_export
 
-router = PrefixRouter(prefix="/v1", tags=["transfer"])
+router = APIRouter(prefix="/v1", tags=["transfer"])
 BACKUP_PROOF = "backup_proof"
 _CHUNK_BYTES = 256 * 1024
 _NDJSON = {"description": "The log, one entry per line.", "content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}}

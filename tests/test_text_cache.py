@@ -67,7 +67,7 @@ def test_what_is_no_longer_used_is_not_kept_by_the_list_of_caches():
 def test_every_cache_of_the_process_is_small_after_many_long_texts():
     functions: list[Callable[[str], object]] = [
         lambda text: statements.parse_statements(text, "ada"),
-        signals._states_rule,
+        signals.states_rule,
         lambda text: signals._cached_features([text]),
         ranking._first_word,
         terms._related_prefix,

@@ -151,12 +151,12 @@ def regular_expressions(parsed: list[Module]) -> list[str]:
 
 def tabled_patterns() -> list[str]:
     """List the patterns that stand in tables, each compiled in one place: formats of tokens, phrases, orders."""
-    from lukasa.text.orders import _RULES
+    from lukasa.text.orders import RULES
     from lukasa.text.word_classes import PHRASES
 
     lines = (PACKAGE / "pii" / "token_formats.txt").read_text("utf-8").splitlines()
     formats = [line for line in lines if line and not line.startswith("#") and line.split()[-1] != "-"]
-    return [*formats, *(pattern for _, pattern, _ in PHRASES), *(rule.reason for rule in _RULES)]
+    return [*formats, *(pattern for _, pattern, _ in PHRASES), *(rule.reason for rule in RULES)]
 
 
 def word_definitions(parsed: list[Module]) -> list[str]:

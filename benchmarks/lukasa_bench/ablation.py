@@ -136,7 +136,7 @@ def _probe_features(texts: PublicTexts) -> Outputs:
 
     passages = list(dict.fromkeys(lead_passage(text) for _, text in texts.turns))
     table = zip(*compute_features(passages), strict=True)
-    states_rule: Callable[[str], bool] = signals._states_rule
+    states_rule: Callable[[str], bool] = signals.states_rule
     return {passage: (*map(float, row), states_rule(passage)) for passage, row in zip(passages, table, strict=True)}
 
 

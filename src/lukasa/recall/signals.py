@@ -177,7 +177,7 @@ def _question_share(passage: str) -> float:
     return sum(brief) / (sum(map(len, sentences)) or 1)
 
 
-def _states_rule(passage: str) -> bool:
+def states_rule(passage: str) -> bool:
     """Return whether a text states a standing rule."""
     lowered = passage.lower()
     for hint in _RULE_HINTS:
@@ -595,7 +595,7 @@ def rule(evidence: RankingEvidence) -> Values:
         return evidence.zeros
     stated = _to_array(
         [
-            float(_states_rule(lead) and candidate.name.lower() not in ASSISTANT_ROLES)
+            float(states_rule(lead) and candidate.name.lower() not in ASSISTANT_ROLES)
             for candidate, lead in zip(evidence.candidates, evidence.leads, strict=True)
         ]
     )

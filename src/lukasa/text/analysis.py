@@ -161,7 +161,7 @@ class Clause:
         return " ".join(self.words[:index]), self.words[index], " ".join(self.words[index + 1 :])
 
     def lists_subjects(self, index: int) -> bool:
-        """Tell whether a comma stands in the subject without a list: "Wow, the team is here"."""
+        """Tell whether the subject has a comma but is no list: "Wow, the team is here"."""
         return any(word.endswith(",") for word in self.words[:index]) and {"and", "und", "or", "oder"}.isdisjoint(
             self.plain[:index]
         )

@@ -45,7 +45,7 @@ _ANSWERS = (
 )
 _READER = r"(?:users?|anyone|anybody|operators?|owner|humans?|customers?|them|developers?|admin\w*|administrators?)"
 _ROLE_OF_POWER = r"(?:admin\w*|root|superuser|super-?admin\w*|unrestricted|elevated|privileged)"
-_RULES = (
+RULES = (
     _rule(
         "drops earlier instructions",
         "igno disr forg over bypa negl disc circ supe foll",
@@ -235,13 +235,13 @@ _MAX_JUDGED = 20_000
 
 def _judge(text: str) -> str:
     folded, stems = _fold(text)
-    for rule in _RULES:
+    for rule in RULES:
         if not rule.stems.isdisjoint(stems) and not (rule.others and rule.others.isdisjoint(stems)):
             for match in rule.pattern.finditer(folded):
                 if not rule.negatable or not _is_negated(folded, match.start()):
                     return rule.reason
     if not (text.isascii() and _FOREIGN_STEMS.isdisjoint(stems)) and _OTHER_LANGUAGES.search(folded):
-        return _RULES[0].reason
+        return RULES[0].reason
     return ""
 
 

@@ -119,7 +119,7 @@ def test_a_large_scope_is_not_compared_while_a_page_waits(
     assert ask("", "GET", "/v1/vault/proposals")["similar"] == []
     monkeypatch.setattr(routes, "MAX_COMPARED", 0)
     refused = ask("", "GET", "/v1/vault/proposals", status=422)
-    assert "lukasa vault candidates --scope shared" in refused["next"]
+    assert "lukasa vault find-consolidation-candidates --scope shared" in refused["next"]
 
 
 def test_a_neighbourhood_is_walked_breadth_first_up_to_its_limits(ask: Callable[..., Any]) -> None:

@@ -22,7 +22,7 @@ OWN = {
     "recall": {"budget"},
     "record_episode": {"steps"},
     "handoff": {"action", "to", "id", "result", "budget"},
-    "checkpoint": {"session", "state"},
+    "checkpoint": {"session"},
     "history": {"id", "kind", "scope", "budget"},
 }
 """Parameters that a tool has and the method has not: a tool joins several operations, and takes names where these take keys."""
@@ -32,6 +32,7 @@ OTHER_DEFAULTS = {
     ("handoff", "what_was_done"): None,
     ("trust", "agent"): None,
     ("record_episode", "outcome"): "required",
+    ("checkpoint", "state"): None,
 }
 """Defaults that a tool has because a model often leaves the parameter out, or must not."""
 

@@ -374,7 +374,7 @@ def _show_item(call: Call, item: Any, given: Given) -> None:
 @_prints("knowledge.link")
 def _show_link(call: Call, accepted: Accepted, given: Given, verb: str = "Linked") -> None:
     changed = len(accepted.records)
-    ends = {"from": given["a"], "relation": given["relation"], "to": given["b"]}
+    ends = {"from": given["source"], "relation": given["relation"], "to": given["target"]}
     sentence = f"{verb}: {' '.join(ends.values())}." if changed else "Nothing to change."
     call.show(ends | {"removed": verb != "Linked", "changed": changed}, sentence)
 
@@ -384,7 +384,7 @@ PRINTERS["knowledge.unlink"] = partial(_show_link, verb="Unlinked")
 
 @_prints("knowledge.path")
 def _show_path(call: Call, keys: Any, given: Given) -> None:
-    none = f"No links lead from {given['a']} to {given['b']}."
+    none = f"No links lead from {given['source']} to {given['target']}."
     call.show(keys, " – ".join(key.id for key in keys) if keys else none)
 
 

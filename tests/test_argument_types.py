@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import lukasa
 from lukasa.core.argument_types import read_annotation
 from lukasa.memory import SERVICES
+from lukasa.operations import OVER_HTTP
 
 STOPPED = threading.Event()
 STOPPED.set()
@@ -28,7 +30,6 @@ RIGHT_VALUES: tuple[Any, ...] = (
 NOT_CALLED = {"close", "abandon", "reopen", "run"}
 """Methods without parameters that end the object, or that take signals of the process."""
 OBJECTS = (*SERVICES, "memory", "jobs", "journal", "rubric", "agent", "session", "episode", "lukasa", "remote")
-REMOTE_SERVICES = ("context", "episodes", "forecasts", "handoffs", "sessions", "trust")
 
 
 @pytest.fixture
@@ -53,8 +54,7 @@ def public_calls(name: str, thing: Any) -> Iterator[Callable[..., Any]]:
         yield from (lukasa.open, lukasa.restore, lukasa.connect, lukasa.find_backups, lukasa.audit_source)
         return
     if name == "remote":
-        for service in REMOTE_SERVICES:
-            yield from public_calls("", getattr(thing, service))
+        yield from (attrgetter(method)(thing) for method in OVER_HTTP)
     for member in dir(type(thing)):
         is_public = member == "__call__" or not member.startswith("_")
         if is_public and member not in NOT_CALLED and inspect.isfunction(getattr(type(thing), member)):

@@ -31,8 +31,7 @@ from support.api_server import run_api_server, token_for
 CLASSES: tuple[type, ...] = (
     Memory, Journal, Jobs, Reader, Session, RunningEpisode, AgentMemory, Rubrics,
     *(getattr(import_module(service.package), service.class_name) for service in SERVICES.values()),
-    client.RemoteMemory, client.RemoteConversations, client.RemoteEpisodes, client.RemoteForecasts, client.RemoteHandoffs,
-    client.RemoteSessions, client.RemoteTrust,
+    client.RemoteMemory,
 )  # fmt: skip
 FUNCTIONS = (lukasa.open, lukasa.restore, lukasa.find_backups, lukasa.audit_source, lukasa.connect)
 PARTS_OF_THE_LIBRARY = {

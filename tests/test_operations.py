@@ -16,12 +16,12 @@ pytest.importorskip("fastapi")
 
 from lukasa.interfaces.http import app as http_app
 from lukasa.interfaces.http.adapters import VIEWS
-from lukasa.interfaces.http.build import build_routers, is_taken
-from lukasa.interfaces.methods import find_method
+from lukasa.interfaces.http.build import build_routers
 from lukasa.jobs import REGISTRY, Jobs, Task
 from lukasa.journal import Journal
 from lukasa.memory import SERVICES, Memory, Service
-from lukasa.operations import OPERATIONS, Operation
+from lukasa.methods import find_method
+from lukasa.operations import OPERATIONS, Operation, is_taken
 from lukasa.storage.engine import Query
 from lukasa.trust.rubric import Rubrics
 from support.operation_calls import Server, list_faults, open_server

@@ -335,12 +335,12 @@ def test_the_client_shows_proposals_and_the_owner_decides_over_http(tmp_path):
         assert answer.code == "proposed"
         assert f"The owner decides; proposal {answer.details['proposal']}" in answer.reason
         (proposal,) = mallory.proposals.list()
-        assert (proposal["by"], proposal["changes"][0]["now"]) == ("mallory", TUESDAY)
+        assert (proposal.by, proposal.changes[0].now) == ("mallory", TUESDAY)
         with pytest.raises(NotAllowed):
-            mallory.proposals.accept(proposal["id"])
-        assert owner.proposals.refuse(proposal["id"])
+            mallory.proposals.accept(proposal.id)
+        assert owner.proposals.refuse(proposal.id)
         assert mallory.forget(kept.id).code == "refused_by_owner"
-        assert [found["id"] for found in owner.proposals.list("refused")] == [proposal["id"]]
+        assert [found.id for found in owner.proposals.list("refused")] == [proposal.id]
         assert owner.proposals.accept("nothing").code == "not_found"
 
 

@@ -1,9 +1,10 @@
-"""Write ``src/lukasa/aio.pyi``: the types of the awaited library, derived from the synchronous classes.
+"""Write ``src/lukasa/client.pyi`` and ``src/lukasa/aio.pyi``: the types of the client and of the awaited library.
 
-    python tools/generate_aio.py            write the file
-    python tools/generate_aio.py --check    exit with 1 when the file is out of date
+    python tools/generate_aio.py            write the files
+    python tools/generate_aio.py --check    exit with 1 when a file is out of date
 
-Every method becomes a coroutine with the same parameters. An iterator becomes an asynchronous one, a context manager an
+The classes of the client have the operations of ``lukasa.operations`` as the library declares them. In the awaited library
+every method becomes a coroutine with the same parameters. An iterator becomes an asynchronous one, a context manager an
 asynchronous one, and a result that is a live object (a session, a running episode) becomes its awaited class.
 """
 
@@ -16,16 +17,21 @@ import re
 import subprocess
 import sys
 import textwrap
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lukasa.client import RemoteMemory, connect
+from lukasa import client
+from lukasa.api_calls import read_signature
 from lukasa.core.async_proxy import LIVE_CLASSES
 from lukasa.memory import SERVICES, Memory, open_memory
+from lukasa.methods import find_method
+from lukasa.operations import OVER_HTTP
+from lukasa.trust.rubric import Rubrics
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "src" / "lukasa" / "aio.pyi"
+PACKAGE = ROOT / "src" / "lukasa"
 OPENING = """
 Opened = TypeVar("Opened", covariant=True)
 
@@ -35,53 +41,46 @@ class AsyncOpening(Protocol[Opened]):
     async def __aenter__(self) -> Opened: ...
     async def __aexit__(self, *error: object) -> None: ...
 """
-HEADER = '"""The types of the awaited library. Written by tools/generate_aio.py; do not edit."""\n'
+HEADER = '"""The types of {}. Written by tools/generate_aio.py; do not edit."""\n'
 EAGER_ATTRIBUTES = {"Journal": {"author": "str", "reach": "Reach"}, "Memory": {"place": "StoreLocation"}}
 """Plain attributes that need no ``await``."""
-NESTED_SERVICES = {
-    "RemoteMemory": {
-        "context": ("lukasa.client", "RemoteConversations"),
-        "episodes": ("lukasa.client", "RemoteEpisodes"),
-        "forecasts": ("lukasa.client", "RemoteForecasts"),
-        "handoffs": ("lukasa.client", "RemoteHandoffs"),
-        "proposals": ("lukasa.client", "RemoteProposals"),
-        "sessions": ("lukasa.client", "RemoteSessions"),
-        "trust": ("lukasa.client", "RemoteTrust"),
-    },
-    "Trust": {"rubric": ("lukasa.trust.rubric", "Rubrics")},
-}
-"""Services that are attributes of another service."""
+NESTED_SERVICES: dict[str, dict[str, type]] = {"Trust": {"rubric": Rubrics}}
+"""Services that are attributes of another service, by its class."""
 
 
 class StubWriter:
-    """Collects the awaited classes and the imports that their annotations need."""
+    """Collects the classes of a stub and the imports that their annotations need."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, awaits: bool) -> None:
+        self.awaits = awaits
         self.imports: dict[str, str] = {"Reach": "lukasa.core.scope", "StoreLocation": "lukasa.storage.location"}
         self.classes: dict[str, str] = {}
         self.pending: list[type] = []
 
     def write_class(self, cls: type) -> str:
-        """Return the name of a class's awaited version, and write it if that has not happened yet."""
-        name = f"Async{cls.__name__}"
+        """Return the name of a class's version in the stub, and write it if that has not happened yet."""
+        name = f"Async{cls.__name__}" if self.awaits else cls.__name__
         if name not in self.classes:
             self.classes[name] = ""
-            self.classes[name] = self._class_text(cls)
+            self.classes[name] = self._class_text(cls, name)
         return name
 
-    def _class_text(self, cls: type) -> str:
-        lines = [f"class Async{cls.__name__}:"]
+    def _class_text(self, cls: type, name: str) -> str:
+        lines = [f"class {name}:"]
         doc = inspect.getdoc(cls)
         if doc:
             lines.append(f'    """{doc.splitlines()[0]}"""')
         lines += [f"    {name}: {kind}" for name, kind in EAGER_ATTRIBUTES.get(cls.__name__, {}).items()]
-        for name, (module, nested) in NESTED_SERVICES.get(cls.__name__, {}).items():
-            lines.append(f"    {name}: {self.write_class(find_class(module, nested))}")
+        for name, nested in NESTED_SERVICES.get(cls.__name__, {}).items():
+            lines.append(f"    {name}: {self.write_class(nested)}")
         if cls is Memory:
             lines += [f"    {name}: {kind}" for name, kind in self._service_lines()]
         for name, member in sorted(vars_of(cls).items()):
-            lines.append(textwrap.indent(self._member_text(cls, name, member), "    "))
-        if hasattr(cls, "__enter__"):
+            lines.append(textwrap.indent(self._member_text(name, member), "    "))
+        if hasattr(cls, "__enter__") and not self.awaits:
+            lines.append("    def __enter__(self) -> Self: ...")
+            lines.append("    def __exit__(self, *error: object) -> None: ...")
+        elif hasattr(cls, "__enter__"):
             lines.append("    async def __aenter__(self) -> Self: ...")
             lines.append("    async def __aexit__(self, *error: object) -> None: ...")
         return "\n".join(lines) if len(lines) > 1 else f"{lines[0]} ..."
@@ -90,30 +89,35 @@ class StubWriter:
         for name in sorted([*SERVICES, "jobs", "journal"]):
             yield name, self.write_class(service_class(name))
 
-    def _member_text(self, cls: type, name: str, member: Any) -> str:
-        owner = defining_class(cls, name)
+    def _member_text(self, name: str, member: Any) -> str:
         if isinstance(member, property):
-            kind = self._annotation(str(inspect.signature(member.fget).return_annotation), owner, is_result=True)  # type: ignore[arg-type]
+            kind = self._annotation(
+                str(inspect.signature(member.fget).return_annotation),  # type: ignore[arg-type]
+                member.fget,
+                is_result=True,
+            )
             return f"@property\ndef {name}(self) -> Awaitable[{kind}]: ..."
         signature = inspect.signature(member)
         parameters = [
             parameter.replace(
                 annotation=parameter.annotation
                 if parameter.annotation is inspect.Parameter.empty
-                else Verbatim(self._annotation(str(parameter.annotation), owner)),
+                else Verbatim(self._annotation(str(parameter.annotation), member)),
                 default=parameter.default if parameter.default is inspect.Parameter.empty else Verbatim("..."),
             )
             for parameter in signature.parameters.values()
         ]
-        result = self._annotation(str(signature.return_annotation), owner, is_result=True)
+        result = self._annotation(str(signature.return_annotation), member, is_result=self.awaits)
         text = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+        if not self.awaits:
+            return f"def {name}{text} -> {result}: ..."
         if context := re.fullmatch(r"AbstractContextManager\[(\w+)\]", result):
             return f"def {name}{text} -> AbstractAsyncContextManager[{context[1]}]: ..."
         if items := re.fullmatch(r"Iterator\[(.+)\]", result):
             return f"def {name}{text} -> AsyncIterator[{items[1]}]: ..."
         return f"async def {name}{text} -> {result}: ..."
 
-    def _annotation(self, text: str, owner: type, *, is_result: bool = False) -> str:
+    def _annotation(self, text: str, owner: Any, *, is_result: bool = False) -> str:
         """Note the imports an annotation needs. In a result, live classes become their awaited versions."""
         known = names_in(owner.__module__)
 
@@ -134,7 +138,10 @@ class StubWriter:
 
     def text(self) -> str:
         """Return the whole file."""
-        opened = [self._open_text("open", open_memory, Memory), self._open_text("connect", connect, RemoteMemory)]
+        remote = build_remote_classes()
+        opened = [self._open_text("connect", client.connect, remote)]
+        if self.awaits:
+            opened.insert(0, self._open_text("open", open_memory, Memory))
         grouped: dict[str, list[str]] = {}
         for name, module in self.imports.items():
             grouped.setdefault(module, []).append(name)
@@ -148,20 +155,29 @@ class StubWriter:
             "from typing import Any, Protocol, Self, TypeVar",
         ]
         return "\n".join(
-            [HEADER, *standard, *imports, OPENING, *(f"{text}\n" for text in self.classes.values()), *opened, ""]
+            [
+                HEADER.format("the awaited library" if self.awaits else "the client"),
+                *standard,
+                *imports,
+                OPENING if self.awaits else "",
+                *(f"{text}\n" for text in self.classes.values()),
+                *opened,
+                "",
+            ]
         )
 
-    def _open_text(self, name: str, function: Any, result: type) -> str:
+    def _open_text(self, name: str, function: Any, returned: type) -> str:
         signature = inspect.signature(function)
         parameters = [
             parameter.replace(
-                annotation=Verbatim(self._annotation(str(parameter.annotation), result)),
+                annotation=Verbatim(self._annotation(str(parameter.annotation), function)),
                 default=parameter.default if parameter.default is inspect.Parameter.empty else Verbatim("..."),
             )
             for parameter in signature.parameters.values()
         ]
         text = str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
-        return f"def {name}{text} -> AsyncOpening[{self.write_class(result)}]: ..."
+        found = self.write_class(returned)
+        return f"def {name}{text} -> {f'AsyncOpening[{found}]' if self.awaits else found}: ..."
 
 
 class Verbatim:
@@ -174,6 +190,33 @@ class Verbatim:
         return self._text
 
 
+def build_remote_classes() -> type:
+    """Return a class with the operations of the client, and note those of its services."""
+    members: dict[str, dict[str, Any]] = {"": dict(vars(client.RemoteMemory))}
+    for operation in OVER_HTTP.values():
+        service, _, name = operation.method.rpartition(".")
+        function = inspect.unwrap(find_method(operation))
+        copied = types.FunctionType(function.__code__, function.__globals__, name)
+        signature = read_signature(operation)
+        kinds = [parameter.kind for parameter in signature.parameters.values()]
+        this = inspect.Parameter("self", min([inspect.Parameter.POSITIONAL_OR_KEYWORD, *kinds]))
+        copied.__signature__ = signature.replace(parameters=[this, *signature.parameters.values()])  # type: ignore[attr-defined]
+        members.setdefault(service, {})[name] = copied
+    classes = {
+        service: type(
+            f"Remote{''.join(part.capitalize() for part in service.split('.')) or 'Memory'}",
+            (),
+            {**found, "__module__": "lukasa.client"},
+        )
+        for service, found in members.items()
+    }
+    for service, cls in classes.items():
+        owner, _, name = service.rpartition(".")
+        if service:
+            NESTED_SERVICES.setdefault(classes[owner].__name__, {})[name] = cls
+    return classes[""]
+
+
 def vars_of(cls: type) -> dict[str, Any]:
     """Return the public methods and properties of a class and its bases, and ``__call__``."""
     found: dict[str, Any] = {}
@@ -184,11 +227,6 @@ def vars_of(cls: type) -> dict[str, Any]:
                 if is_member and (name == "__call__" or not name.startswith("_")):
                     found[name] = member
     return found
-
-
-def defining_class(cls: type, name: str) -> type:
-    """Return the class in whose body a member is defined."""
-    return next(base for base in cls.__mro__ if name in vars(base))
 
 
 def names_in(module: str) -> dict[str, str]:
@@ -220,21 +258,24 @@ def service_class(name: str) -> type:
 
 
 def run_ruff(text: str, *options: str) -> str:
-    """Pass the stub through ruff."""
-    command = [sys.executable, "-m", "ruff", *options, "--stdin-filename", str(TARGET), "-"]
+    """Pass a stub through ruff."""
+    command = [sys.executable, "-m", "ruff", *options, "--stdin-filename", str(PACKAGE / "aio.pyi"), "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
 def main(arguments: list[str]) -> int:
-    """Write the stub, or compare it with the file."""
-    sorted_imports = run_ruff(StubWriter().text(), "check", "--select", "I,F401", "--fix", "--quiet")
-    text = run_ruff(sorted_imports, "format")
-    if "--check" not in arguments:
-        TARGET.write_text(text, "utf-8")
-    elif not TARGET.exists() or TARGET.read_text("utf-8") != text:
-        print("src/lukasa/aio.pyi is out of date; run: python tools/generate_aio.py")
-        return 1
-    return 0
+    """Write the stubs, or compare them with the files."""
+    is_current = True
+    for name, awaits in (("client.pyi", False), ("aio.pyi", True)):
+        target = PACKAGE / name
+        sorted_imports = run_ruff(StubWriter(awaits=awaits).text(), "check", "--select", "I,F401", "--fix", "--quiet")
+        text = run_ruff(sorted_imports, "format")
+        if "--check" not in arguments:
+            target.write_text(text, "utf-8")
+        elif not target.exists() or target.read_text("utf-8") != text:
+            print(f"src/lukasa/{name} is out of date; run: python tools/generate_aio.py")
+            is_current = False
+    return 0 if is_current else 1
 
 
 if __name__ == "__main__":

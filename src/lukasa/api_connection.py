@@ -109,7 +109,7 @@ def _read_problem(response: HttpResponse) -> errors.LukasaError:
     """Return the error that a response with a problem stands for."""
     problem = response.content if isinstance(response.content, dict) else {}
     code = problem.get("code")
-    error = _ERRORS.get(code) if isinstance(code, str) else None
+    error = errors.InvalidInput if code == "usage" else _ERRORS.get(code) if isinstance(code, str) else None
     message = str(problem.get("detail") or f"The server answered with HTTP {response.status}.")
     if error is None and response.status in (401, 429):
         error = errors.NotAllowed if response.status == 401 else errors.RateLimited

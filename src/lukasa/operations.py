@@ -7,6 +7,7 @@ it with dashes, and an option that is repeated in the singular.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,6 +63,33 @@ class Operation:
         """Return the id of the operation in OpenAPI: ``vault_list``."""
         return self.method.replace(".", "_")
 
+
+_IDENTITY = frozenset({"author", "origin", "from_agent", "key", "progress", "network", "propose"})
+"""Parameters that say who the caller is, and those that only a call within the process can have."""
+_SUBJECTS: Mapping[str, str] = {
+    "recall": "author",
+    "journal.undo": "author",
+    "journal.quarantine": "author",
+    "journal.release": "author",
+    "jobs.defer": "key",
+}
+"""Operations whose author is not the caller but whom the operation is about."""
+_NOT_TAKEN: Mapping[str, str] = {
+    "episodes.record": "agent",
+    "episodes.start": "agent",
+    "handoffs.accept": "agent",
+    "journal.history": "hidden",
+    "ledgers.checkpoint": "agent",
+    "sessions.save_checkpoint": "checkpoint_number retention last_updated",
+    "skills.add": "links labels",
+    "vault.add_memory": "source",
+    "vault.bulk_delete": "source",
+    "vault.corroborate": "source",
+    "vault.delete": "source",
+    "vault.update": "source",
+    "vault.update_by_topic": "source",
+}
+"""Parameters that say who the caller is or where a record comes from, or that only the library itself sets."""
 
 # fmt: off
 OPERATIONS: tuple[Operation, ...] = (
@@ -398,3 +426,12 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 """All operations, by service; within HTTP the more exact path comes first."""
 # fmt: on
+OVER_HTTP: Mapping[str, Operation] = {operation.method: operation for operation in OPERATIONS if operation.http}
+"""The operations that HTTP offers, by their methods."""
+
+
+def is_taken(operation: Operation, parameter: str) -> bool:
+    """Tell whether a request may give a parameter: it does not say who the caller is, nor where a record comes from."""
+    if parameter in ("self", "memory") or parameter in _NOT_TAKEN.get(operation.method, "").split():
+        return False
+    return parameter not in _IDENTITY or parameter in _SUBJECTS.get(operation.method, "").split()

@@ -1,4 +1,4 @@
-"""One scenario through every interface: library, command line, MCP, HTTP and the Python client give the same outcomes."""
+"""The same outcomes: of one scenario through every interface, and of every operation in the library and the Python client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from lukasa.api_connection import ApiConnection, ApiProblem
 from lukasa.interfaces.cli.app import app
 from lukasa.interfaces.mcp.server import build_server
 from lukasa.interfaces.stores import Caller
+from lukasa.jobs import REGISTRY, Task
+from lukasa.methods import find_method, read_type
+from lukasa.operations import OVER_HTTP, Operation
+from lukasa.value_json import read_value, write_value
 from support.api_server import run_api_server, token_for
+from support.postgres import PostgresServer
+from support.remote_calls import TwoStores, comparable, list_classes, open_two_stores
 
 DEPLOY, MOVED = "We deploy on Tuesdays after the smoke tests.", "We deploy on Thursdays after the smoke tests."
 Answer = tuple[Any, ...]
@@ -217,3 +223,60 @@ def test_the_scenario_covers_every_kind_of_outcome(expected: list[Answer]) -> No
 def test_every_interface_gives_the_same_outcomes(name: str, tmp_path: Path, expected: list[Answer]) -> None:
     with open_door(name, str(tmp_path / "agents.db")) as door:
         assert run_scenario(door) == expected
+
+
+SERVICES = sorted({method.rpartition(".")[0] for method in OVER_HTTP})
+
+
+@pytest.fixture
+def tidy_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Declare the task that examples defer."""
+    monkeypatch.setenv("LUKASA_EMBEDDER", "hash")
+    monkeypatch.setitem(REGISTRY, "tidy", Task("tidy", lambda memory: None))
+
+
+@pytest.mark.requirement("DOO-7", "DOO-8")
+@pytest.mark.usefixtures("tidy_task")
+@pytest.mark.parametrize("service", SERVICES)
+def test_every_operation_answers_through_the_client_as_in_the_library(service: str, tmp_path: Path) -> None:
+    faults: list[str] = []
+    for number, operation in enumerate(list_operations(service)):
+        with open_two_stores(str(tmp_path / f"{number}.db"), str(tmp_path / f"{number}-served.db")) as stores:
+            faults += list_differences(operation, stores)
+    assert faults == []
+
+
+@pytest.mark.requirement("DOO-7", "DOO-8")
+@pytest.mark.usefixtures("tidy_task")
+@pytest.mark.parametrize("service", SERVICES)
+def test_operations_answer_through_the_client_on_postgresql(service: str, server: PostgresServer) -> None:
+    faults: list[str] = []
+    for operation in list_operations(service)[:2]:
+        with ExitStack() as stack:
+            places = (stack.enter_context(server.database()) for _ in range(2))
+            faults += list_differences(operation, stack.enter_context(open_two_stores(*places)))
+    assert faults == []
+
+
+def list_operations(service: str) -> list[Operation]:
+    return [operation for method, operation in OVER_HTTP.items() if method.rpartition(".")[0] == service]
+
+
+def list_differences(operation: Operation, stores: TwoStores) -> Iterator[str]:
+    """Run the example of an operation in the library and through the client, and yield what differs."""
+    try:
+        direct, remote = stores.call_both(operation)
+    except Exception as error:  # noqa: BLE001 - whatever an example raises is its fault
+        yield f"{operation.method}: {error!r}"
+        return
+    if not direct:
+        yield f"{operation.method}: its example does not call it"
+    if comparable(direct) != comparable(remote):
+        yield f"{operation.method}: {comparable(direct)} is not {comparable(remote)}"
+    if list_classes(direct) != list_classes(remote):
+        yield f"{operation.method}: {list_classes(direct)} is not {list_classes(remote)}"
+    method = find_method(operation)
+    returned = read_type(method.__annotations__["return"], method)
+    for answer in direct if "RunningEpisode" not in str(returned) else ():
+        if write_value(read_value(returned, write_value(answer))) != write_value(answer):
+            yield f"{operation.method}: {returned} is lost in JSON"

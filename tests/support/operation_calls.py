@@ -22,13 +22,12 @@ from lukasa.core.record import Key
 from lukasa.core.scope import SYSTEM
 from lukasa.interfaces.api_tokens import ApiToken, token_from_environment
 from lukasa.interfaces.http import app as http_app
-from lukasa.interfaces.http.build import is_taken
-from lukasa.interfaces.methods import find_method
 from lukasa.interfaces.serialise import to_json
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.memory import Memory
 from lukasa.memory_graph import Entity, Relation
-from lukasa.operations import Operation
+from lukasa.methods import find_method
+from lukasa.operations import Operation, is_taken
 from lukasa.storage.engine import Query
 from support.api_server import token_for
 

@@ -101,6 +101,20 @@ def _is_called_by_service(frame: FrameType | None) -> bool:
     return names.get("__name__") in _services or names.get("__package__") in _services
 
 
+def build_check(function: FunctionType, called: str) -> Callable[[Sequence[Any], Mapping[str, Any]], None]:
+    """Return a function that raises ``InvalidInput`` if a call with its arguments would have one of a wrong type.
+
+    ``called`` is how the caller writes the call.
+    """
+    signature = _read_signature(function)
+
+    def check(arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
+        for misfit in _find_misfits(signature, arguments, options):
+            raise _describe_misfit(function, called, *misfit)
+
+    return check
+
+
 def _find_misfits(
     signature: ExpectedTypes, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> list[tuple[str, Any, ExpectedType]]:

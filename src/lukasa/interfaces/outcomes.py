@@ -8,7 +8,7 @@ its row together with the message.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Literal
 
@@ -228,7 +228,8 @@ def outcome_of(result: Refused | Conflict | BaseException, *, public: bool = Fal
         return replace(outcome_of(result.outcome), hint=result.hint)
     row = row_of(result)
     if isinstance(result, Refused | Conflict):
-        return OutcomeInfo(result.code, result.reason, None, row, result.details)
+        details = {"key": asdict(result.key), **result.details} if isinstance(result, Conflict) else result.details
+        return OutcomeInfo(result.code, result.reason, None, row, details)
     if isinstance(result, errors.LukasaError):
         return OutcomeInfo(error_code(result), result.message, result.hint, row)
     if isinstance(result, OSError):

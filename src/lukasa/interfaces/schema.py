@@ -16,8 +16,8 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.interfaces.methods import read_hints, read_prose, read_type
 from lukasa.interfaces.serialise import FIELDS
+from lukasa.methods import read_hints, read_prose, read_type
 
 Schema = dict[str, Any]
 

@@ -19,7 +19,7 @@ from lukasa.core.record import Key, Record
 from lukasa.experience import Briefing, ConsolidationResult
 from lukasa.experience.consolidation import jobs as consolidation_jobs
 from lukasa.interfaces.http.requests import RespondAsync
-from lukasa.interfaces.http.responses import DEFERRED, LOG_MEDIA_TYPE, decode_cursor, encode_cursor
+from lukasa.interfaces.http.responses import DEFERRED, LOG_MEDIA_TYPE, VALUES_ASKED, decode_cursor, encode_cursor
 from lukasa.interfaces.serialise import briefing_json, recall_json, restore_json, versions_json
 from lukasa.jobs import DeferredJob
 from lukasa.journal import ErasureReceipt
@@ -34,6 +34,10 @@ ADAPTERS: dict[str, Adapter] = {}
 """The functions that are called instead of the methods of operations."""
 VIEWS: dict[str, Adapter] = {}
 """The functions that show what the methods of operations returned."""
+
+
+MAX_DROPPED = 10
+"""How many of the hits that recall dropped are sent to the client of the library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +66,23 @@ class QuarantinedAuthor:
     recorded_at: datetime
 
 
-def _adapts(method: str, responses: Mapping[int, Any] = {}) -> Callable[[Adapter], Adapter]:
+def _adapts(
+    method: str, responses: Mapping[int, Any] = {}, *, only_shows: bool = False
+) -> Callable[[Adapter], Adapter]:
+    """Register an adapter. One that ``only_shows`` takes what the method takes; the client gets the method's own answer."""
+
     def register(adapter: Any) -> Adapter:
+        adapter.only_shows = only_shows
         adapter.responses = responses
         ADAPTERS[method] = adapter
         return adapter  # type: ignore[no-any-return]  # a function that has an attribute
 
     return register
+
+
+def trim_answer(result: Any) -> Any:
+    """Return what a method returned without what is too much to send: most of the hundreds of hits that recall dropped."""
+    return replace(result, dropped=tuple(result.dropped[:MAX_DROPPED])) if isinstance(result, RecallResult) else result
 
 
 def _shows(method: str) -> Callable[[Adapter], Adapter]:
@@ -119,21 +133,21 @@ def read_records(memory: Memory, query: RecordQuery = ALL_RECORDS, cursor: str |
     return RecordPage(found, encode_cursor(found[-1].seq, asked) if len(found) == query.limit else None)
 
 
-@_adapts("journal.get")
+@_adapts("journal.get", only_shows=True)
 def get_record(memory: Memory, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
     record = memory.journal.get(key, as_of=as_of, version=version)
     shown: Any = None if record is None else versions_json([record], memory.journal.find_imports([record]))[0]
     return shown  # type: ignore[no-any-return]  # the record as JSON, and who imported it
 
 
-@_adapts("journal.history")
+@_adapts("journal.history", only_shows=True)
 def list_versions(memory: Memory, key: Key) -> list[Record]:
     versions = memory.journal.history(key)
     shown: Any = versions_json(versions, memory.journal.find_imports(versions))
     return shown  # type: ignore[no-any-return]  # the versions as JSON, and who imported them
 
 
-@_adapts("journal.quarantined")
+@_adapts("journal.quarantined", only_shows=True)
 def list_quarantines(memory: Memory) -> list[QuarantinedAuthor]:
     """List the authors in quarantine."""
     records = memory.journal.quarantined().values()
@@ -186,7 +200,7 @@ def consolidate(
 def read_result(memory: Memory, request: Request, id: str) -> dict[str, Any] | None:
     """Return the result of a job that is done: that of an export is the log, any other is JSON."""
     result = memory.jobs.result(id)
-    if result is None or "exported_file" not in result:
+    if result is None or "exported_file" not in result or VALUES_ASKED.get():
         return result
     chunks: Iterator[bytes] = request.app.state.server_jobs.read_export(memory, result["exported_file"])
     first = next(chunks, b"")  # report a missing file before the answer begins

@@ -28,7 +28,13 @@ from lukasa.interfaces.http.build import build_routers
 from lukasa.interfaces.http.idempotency import IdempotencyMiddleware
 from lukasa.interfaces.http.metrics import RequestMetrics
 from lukasa.interfaces.http.openapi import OPEN_PATHS, describe_api
-from lukasa.interfaces.http.responses import PROBLEM_MEDIA_TYPE, JsonResponse, Problem, problem_response
+from lukasa.interfaces.http.responses import (
+    PROBLEM_MEDIA_TYPE,
+    JsonResponse,
+    Problem,
+    answer_with_values,
+    problem_response,
+)
 from lukasa.interfaces.http.routes import (
     dashboard,
     dashboard_pages,
@@ -147,7 +153,10 @@ def build_app(
     _add_error_handlers(app)
     admitted = TokenAuthMiddleware(
         IdempotencyMiddleware(
-            app, app.router.routes, stores, STREAMING_PATHS | READING_PATHS | _MEM0_READING_PATHS | {"/v1/tokens"}
+            answer_with_values(app),
+            app.router.routes,
+            stores,
+            STREAMING_PATHS | READING_PATHS | _MEM0_READING_PATHS | {"/v1/tokens"},
         ),
         token_source,
         allowed_hosts,

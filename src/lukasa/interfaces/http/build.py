@@ -1,13 +1,13 @@
 """The routes of the operations in ``lukasa.operations``: the signature of the method is the description of the request.
 
 A parameter that the path names is read from the path. The others are query parameters of a GET or DELETE and fields of the
-body of other requests. The caller's identity never comes from a request: ``IDENTITY`` lists parameters that no route takes.
+body of other requests. What ``operations.is_taken`` leaves out never comes from a request.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from operator import attrgetter
 from string import Formatter
@@ -20,41 +20,16 @@ from lukasa.core.outcome import Outcome
 from lukasa.core.record import Key
 from lukasa.errors import InvalidInput
 from lukasa.experience import ConsolidationResult
-from lukasa.interfaces.http.adapters import ADAPTERS, VIEWS, RecordPage
+from lukasa.interfaces.http.adapters import ADAPTERS, VIEWS, RecordPage, trim_answer
 from lukasa.interfaces.http.request_types import request_type
 from lukasa.interfaces.http.requests import CallerMemory, ExpectedVersion, IfNoneMatch, RequestModel, WritingMemory
-from lukasa.interfaces.http.responses import BOOK, DEFERRED, json_answer, operation_response
-from lukasa.interfaces.methods import describe_parameters, find_method, read_hints, read_prose
+from lukasa.interfaces.http.responses import BOOK, DEFERRED, VALUES_ASKED, json_answer, operation_response
 from lukasa.jobs import DeferredJob
 from lukasa.memory import Memory
-from lukasa.operations import OPERATIONS, Operation
+from lukasa.methods import describe_parameters, find_method, read_hints, read_prose
+from lukasa.operations import OPERATIONS, Operation, is_taken
 from lukasa.storage.engine import Query as RecordQuery
 
-IDENTITY = frozenset({"author", "origin", "from_agent", "key", "progress", "network", "propose"})
-_SUBJECTS: Mapping[str, str] = {
-    "recall": "author",
-    "journal.undo": "author",
-    "journal.quarantine": "author",
-    "journal.release": "author",
-    "jobs.defer": "key",
-}
-"""Operations whose author is not the caller but whom the operation is about."""
-_NOT_TAKEN: Mapping[str, str] = {
-    "episodes.record": "agent",
-    "episodes.start": "agent",
-    "handoffs.accept": "agent",
-    "journal.history": "hidden",
-    "ledgers.checkpoint": "agent",
-    "sessions.save_checkpoint": "checkpoint_number retention last_updated",
-    "skills.add": "links labels",
-    "vault.add_memory": "source",
-    "vault.bulk_delete": "source",
-    "vault.corroborate": "source",
-    "vault.delete": "source",
-    "vault.update": "source",
-    "vault.update_by_topic": "source",
-}
-"""Parameters that say who the caller is or where a record comes from, or that only the library itself sets."""
 DEFAULT_LIMIT = 100
 """How many entries a list has whose length the library does not limit."""
 
@@ -68,13 +43,6 @@ def build_routers(operations: Iterable[Operation] = OPERATIONS) -> list[APIRoute
             router = routers.setdefault(noun, APIRouter(prefix=f"/v1/{noun}", tags=[noun]))
             _Route(operation).add_to(router)
     return list(routers.values())
-
-
-def is_taken(operation: Operation, parameter: str) -> bool:
-    """Tell whether a request may give a parameter: it does not say who the caller is, nor where a record comes from."""
-    if parameter in ("self", "memory") or parameter in _NOT_TAKEN.get(operation.method, "").split():
-        return False
-    return parameter not in IDENTITY or parameter in _SUBJECTS.get(operation.method, "").split()
 
 
 class _Route:
@@ -133,7 +101,7 @@ class _Route:
         kind, text = request_type(f"{self.operation.method}.{name}", hint), self.texts.get(name)
         if name == "limit" and default is None:
             default, text = DEFAULT_LIMIT, f"{text or 'How many to return at most.'} Default: {DEFAULT_LIMIT}."
-            self.readers.append(lambda given: given.setdefault("limit", DEFAULT_LIMIT))
+            self.readers.append(lambda given: None if VALUES_ASKED.get() else given.setdefault("limit", DEFAULT_LIMIT))
         self.names.add(name)
         shown = inspect.Parameter.empty if is_empty else _shown_default(default)
         if name in self.in_path:
@@ -232,7 +200,7 @@ class _Route:
 
     def _make_call(self) -> Callable[..., Any]:
         operation, readers, view, view_names = self.operation, self.readers, self.view, self.view_names
-        adapter = ADAPTERS.get(operation.method)
+        adapter: Any = ADAPTERS.get(operation.method)
         find = attrgetter(operation.method)
         kinds = {each.name: each.kind for each in inspect.signature(self.function).parameters.values()}
         in_order = [
@@ -250,8 +218,11 @@ class _Route:
             for read in readers:
                 read(given)
             listed = [*(given.pop(name) for name in in_order), *given.pop(many, ())]
-            result = find(memory)(*listed, **given) if adapter is None else adapter(memory, **given)
-            if view is not None:
+            is_direct = adapter is None or (VALUES_ASKED.get() and adapter.only_shows)
+            result = find(memory)(*listed, **given) if is_direct else adapter(memory, **given)
+            if VALUES_ASKED.get():
+                result = trim_answer(result)
+            elif view is not None:
                 result = view(result, **shown)
             limit = given.get("limit")
             return operation_response(operation, result, noun=noun, limit=limit, if_none_match=if_none_match)

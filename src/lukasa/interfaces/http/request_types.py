@@ -15,8 +15,8 @@ from pydantic import AfterValidator, Field, Strict, create_model
 from lukasa.core.choices import Role
 from lukasa.core.record import Key
 from lukasa.interfaces.http.requests import MAX_ITEMS, Moment, Name, RequestModel, WholeNumber, parse_time
-from lukasa.interfaces.methods import read_hints
 from lukasa.interfaces.serialise import FIELDS
+from lukasa.methods import read_hints
 
 LongText = Annotated[str, Field(max_length=100_000)]
 Text = Annotated[str, Field(min_length=1, max_length=20_000)]

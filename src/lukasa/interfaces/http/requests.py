@@ -32,7 +32,7 @@ WholeNumber = Annotated[int, BeforeValidator(_refuse_other_notations)]
 class RequestModel(BaseModel):
     """The body of a request. An unknown field is an error, so that no misspelt option is ignored; so is a wrong type."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
 
 
 async def get_memory(request: Request) -> Memory:

@@ -6,14 +6,18 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import astuple
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import Headers
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lukasa import value_json
 from lukasa.core.canonical_json import decode, encode
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import Record
@@ -81,6 +85,34 @@ class JsonResponse(Response):
         return encode(to_json(content))
 
 
+class ValueResponse(JsonResponse):
+    """A response whose content is a value of the library with every field, for the client of the library."""
+
+    media_type = value_json.MEDIA_TYPE
+
+    def render(self, content: Any) -> bytes:
+        """Encode any value of the library."""
+        return encode(value_json.write_value(content))
+
+
+VALUES_ASKED: ContextVar[bool] = ContextVar("values_asked", default=False)
+"""Whether the request that is being answered asks for values with every field."""
+
+
+def answer_with_values(app: ASGIApp) -> ASGIApp:
+    """Note for each request whether it asks for values with every field."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        is_asked = scope["type"] == "http" and Headers(scope=scope).get("accept") == value_json.MEDIA_TYPE
+        before = VALUES_ASKED.set(is_asked)
+        try:
+            await app(scope, receive, send)
+        finally:
+            VALUES_ASKED.reset(before)
+
+    return call
+
+
 def problem_response(info: OutcomeInfo, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response for a refusal, a conflict or an error."""
     more = {"Retry-After": str(RETRY_AFTER_SECONDS)} if info.http_status in (429, 503) else {}
@@ -107,6 +139,8 @@ def outcome_response(outcome: Outcome) -> JsonResponse:
     accepted = outcome or outcome.unwrap()
     if not accepted.records:  # nothing had to change, or what an earlier request wrote was erased since
         response = JsonResponse({"records": []})
+    elif VALUES_ASKED.get() and len(accepted.records) > 1:
+        response = JsonResponse({"records": accepted.records, "details": accepted.details})
     else:
         record, details = accepted.records[0], accepted.details
         content = {**to_json(record), "details": details} if details else None
@@ -127,6 +161,8 @@ def operation_response(
         return job_response(result)
     if isinstance(result, Accepted | Conflict | Refused) and answer != "refused":
         return outcome_response(result)
+    if VALUES_ASKED.get():
+        return ValueResponse(list(islice(result, limit)) if isinstance(result, Iterator) else result)
     if ((result is None or result is False) and not answer) or (
         operation.method.endswith(".history") and answer == "versions" and not result
     ):

@@ -58,8 +58,8 @@ def read_hints(target: Any) -> dict[str, Any]:
     return get_type_hints(target, localns=_Names(module), include_extras=True)
 
 
-def read_type(text: str, owner: type) -> Any:
-    """Return the type that a text names in the module of a class."""
+def read_type(text: str, owner: Any) -> Any:
+    """Return the type that a text names in the module of a class or a function."""
     module = sys.modules[owner.__module__]
     return eval(text, {**vars(module)}, _Names(module))  # noqa: S307 - a type in the source of the package
 

@@ -71,7 +71,7 @@ class MemoryFolder:
         def change(files: Files) -> Decision:
             text = _require_file(files, path, command.path)
             old, new = command.old_str, command.new_str or ""
-            places = _find_all(text, old)
+            places = [place for place in range(len(text) + 1) if text.startswith(old, place)]
             if not places:
                 missing = f"old_str `{old}` did not appear verbatim in {command.path}."
                 raise ToolError(f"No replacement was performed, {missing}")
@@ -263,14 +263,6 @@ def _require_file(files: Files, path: str, shown: str) -> str:
     return text
 
 
-def _find_all(text: str, part: str) -> list[int]:
-    places, place = list[int](), text.find(part)
-    while place != -1 and len(places) <= len(text):
-        places.append(place)
-        place = text.find(part, place + 1)
-    return places
-
-
 def _show_folder(files: Files, folder: str) -> str:
     lines = [f"{_FOLDER_SIZE}\t{folder}"]
     within = sorted(
@@ -279,8 +271,14 @@ def _show_folder(files: Files, folder: str) -> str:
     for parts, name in within:
         if len(parts) <= _MAX_DEPTH and not any(part.startswith(".") for part in parts):
             text = files[name]
-            size = _FOLDER_SIZE if text is None else _format_size(len(text.encode("utf-8", "surrogatepass")))
-            lines.append(f"{size}\t{name}/" if text is None else f"{size}\t{name}")
+            if text is None:
+                lines.append(f"{_FOLDER_SIZE}\t{name}/")
+                continue
+            size = len(text.encode("utf-8", "surrogatepass"))
+            power = min(max(size.bit_length() - 1, 0) // 10, 3)
+            value = size / 1024**power
+            number = f"{int(value)}" if value == int(value) else f"{value:.1f}"
+            lines.append(f"{number}{'BKMG'[power]}\t{name}")
     head = f"Here're the files and directories up to 2 levels deep in {folder}, excluding hidden items:\n"
     return head + "\n".join(lines)
 
@@ -298,9 +296,3 @@ def _show_file(command: Any, text: str) -> str:
 
 def _number_lines(lines: Sequence[str], first: int) -> str:
     return "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines, first))
-
-
-def _format_size(size: int) -> str:
-    power = min(max(size.bit_length() - 1, 0) // 10, 3)
-    value = size / 1024**power
-    return f"{int(value)}{'BKMG'[power]}" if value == int(value) else f"{value:.1f}{'BKMG'[power]}"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lukasa.core.record import Draft, Key, Record
+from lukasa.core.record import Draft, Key
 from lukasa.errors import MissingExtra
 from lukasa.integrations import AGENT_EVENT
 from lukasa.integrations.records import choose_scope, encode_json, hash_names, read_text, run_to_end
@@ -98,7 +98,19 @@ class LukasaMemoryService(BaseMemoryService):
                 min_relevance=DEFAULT_CUTOFF,
             )
         )
-        return SearchMemoryResponse(memories=[_to_entry(record) for record in answer.records])
+        entries = []
+        for record in answer.records:
+            body: Mapping[str, Any] = record.body
+            happened = None if record.happened_at is None else record.happened_at.isoformat()
+            entry = MemoryEntry(
+                id=body["event"],
+                content=Content.model_validate_json(body["content"]),
+                author=body["author"],
+                timestamp=body.get("timestamp") or happened,
+                custom_metadata=json.loads(body.get("metadata") or "{}"),
+            )
+            entries.append(entry)
+        return SearchMemoryResponse(memories=entries)
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         """Delete a memory for good: it does not come back with its session. Its history stays in the log."""
@@ -132,15 +144,3 @@ class LukasaMemoryService(BaseMemoryService):
         labels = (f"user={hash_names(app, user)}", *labels)
         text = read_text({"content": dumped.get("parts")})
         return Draft(key.kind, text, body, key.id, key.scope, labels=labels, origin="chat")
-
-
-def _to_entry(record: Record) -> MemoryEntry:
-    body: Mapping[str, Any] = record.body
-    happened = None if record.happened_at is None else record.happened_at.isoformat()
-    return MemoryEntry(
-        id=body["event"],
-        content=Content.model_validate_json(body["content"]),
-        author=body["author"],
-        timestamp=body.get("timestamp") or happened,
-        custom_metadata=json.loads(body.get("metadata") or "{}"),
-    )

@@ -107,11 +107,11 @@ class LukasaStore(BaseStore):
                 if isinstance(op, GetOp):
                     record = reader.get(self._key(op.namespace, op.key))
                     if record is not None and not _is_expired(record, now):
-                        results[index] = _to_item(record)
+                        results[index] = Item(**_item_fields(record))
                         read += [record] if op.refresh_ttl else []
                 elif isinstance(op, SearchOp):
                     found = self._search(reader, op, recalled.get(index, ()), now, finds_many=finds_many)
-                    results[index] = [_to_search_item(record, score) for record, score in found]
+                    results[index] = [SearchItem(**_item_fields(record), score=score) for record, score in found]
                     read += [record for record, _ in found] if op.refresh_ttl else []
                 elif isinstance(op, ListNamespacesOp):
                     results[index] = self._list_namespaces(reader, op, now)
@@ -239,27 +239,6 @@ class LukasaStore(BaseStore):
             yield draft_from(record, body=body, author="", origin="langgraph", expected=record.version)
 
 
-def _to_item(record: Record) -> Item:
-    return Item(
-        value=json.loads(record.body["value"]),
-        key=record.body["key"],
-        namespace=tuple(record.body["namespace"]),
-        created_at=record.created_at,
-        updated_at=record.recorded_at,
-    )
-
-
-def _to_search_item(record: Record, score: float | None) -> SearchItem:
-    return SearchItem(
-        tuple(record.body["namespace"]),
-        record.body["key"],
-        json.loads(record.body["value"]),
-        record.created_at,
-        record.recorded_at,
-        score=score,
-    )
-
-
 def _is_expired(record: Record, now: datetime) -> bool:
     end = record.body.get("expires_at")
     return end is not None and from_iso(end) <= now
@@ -286,6 +265,13 @@ def _meets(value: Any, wanted: Any) -> bool:
     return bool(value == wanted)
 
 
+def _item_fields(record: Record) -> dict[str, Any]:
+    return {
+        "namespace": tuple(record.body["namespace"]), "key": record.body["key"], "value": json.loads(record.body["value"]),
+        "created_at": record.created_at, "updated_at": record.recorded_at,
+    }  # fmt: skip
+
+
 def _compare(value: Any, operator: str, other: Any) -> bool:
     if operator == "$eq":
         return bool(value == other)
@@ -293,19 +279,13 @@ def _compare(value: Any, operator: str, other: Any) -> bool:
         return bool(value != other)
     if operator not in ("$gt", "$gte", "$lt", "$lte"):
         raise ValueError(f"Unsupported operator: {operator}")
-    try:
-        order = _order(value, other)
+    try:  # texts are compared as texts, everything else as numbers
+        are_texts = isinstance(value, str) and isinstance(other, str)
+        left, right = (value, other) if are_texts else (float(value), float(other))
     except (TypeError, ValueError):
         return False
+    order = (left > right) - (left < right)
     return order in {"$gt": (1,), "$gte": (0, 1), "$lt": (-1,), "$lte": (-1, 0)}[operator]
-
-
-def _order(value: Any, other: Any) -> int:
-    """Return -1, 0 or 1: texts are compared as texts, everything else as numbers."""
-    if isinstance(value, str) and isinstance(other, str):
-        return (value > other) - (value < other)
-    left, right = float(value), float(other)
-    return (left > right) - (left < right)
 
 
 def _fits(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:

@@ -12,7 +12,6 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from lukasa.core.record import Draft, Key, Record
 from lukasa.errors import MissingExtra
@@ -67,7 +66,16 @@ class LukasaConversations(ConversationStore):
     ) -> None:
         """Store a record and the entries that its history adds, in one step."""
         messages = [encode_json(ModelMessagesTypeAdapter.dump_python([e.message], mode="json")[0]) for e in new_entries]
-        body = _to_body(record)
+        carried = Conversation(
+            usage=record.usage,
+            conversation_id=record.conversation_id,
+            deferred_tool_requests=record.deferred_tool_requests,
+        )
+        body = {
+            "carried": ConversationTypeAdapter.dump_json(carried).decode(), "head": record.head_id, "owner": record.scope,
+            "forked_from": record.forked_from, "forked_at": record.forked_at, "branches": list(record.branches),
+            "revision": record.revision, "updated_at": record.updated_at.isoformat(),
+        }  # fmt: skip
         owner = () if record.scope is None else (f"owner={hash_names(record.scope)}",)
 
         def save(reader: Reader) -> Sequence[Draft]:
@@ -174,22 +182,6 @@ def _walk(entries: Mapping[str, Record], tip: str | None, known: set[str] | None
 def _to_entry(record: Record) -> ConversationEntry:
     (message,) = ModelMessagesTypeAdapter.validate_json(f"[{record.body['message']}]")
     return ConversationEntry(id=record.body["entry"], parent_id=record.body["parent"], message=message)
-
-
-def _to_body(record: ConversationRecord) -> dict[str, Any]:
-    carried = Conversation(
-        usage=record.usage, conversation_id=record.conversation_id, deferred_tool_requests=record.deferred_tool_requests
-    )
-    return {
-        "carried": ConversationTypeAdapter.dump_json(carried).decode(),
-        "head": record.head_id,
-        "owner": record.scope,
-        "forked_from": record.forked_from,
-        "forked_at": record.forked_at,
-        "branches": list(record.branches),
-        "revision": record.revision,
-        "updated_at": record.updated_at.isoformat(),
-    }
 
 
 def _to_conversation_record(record: Record) -> ConversationRecord:

@@ -85,7 +85,18 @@ class LukasaMemoryFiles:
         operation: MemoryOperation | None = None,
     ) -> MemoryMutation:
         """Create or replace a file, and keep with it what the caller says about the write."""
-        return await self._change(path, content, expected_version, operation, _encode_metadata(metadata))
+        encoded = None
+        if metadata:
+            named: Mapping[Any, Any] = metadata
+            texts = [text for pair in named.items() for text in pair]
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError("memory metadata keys and values must be strings")
+            encoded = json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+            if any("\0" in text for text in texts):
+                raise ValueError("memory metadata keys and values must not contain NUL characters")
+            if len(encoded) > _MAX_METADATA:
+                raise ValueError(f"memory metadata is {len(encoded)} characters as JSON; the limit is {_MAX_METADATA}")
+        return await self._change(path, content, expected_version, operation, encoded)
 
     async def delete(
         self, path: str, *, expected_version: str | None, operation: MemoryOperation | None = None
@@ -125,7 +136,15 @@ class LukasaMemoryFiles:
             left -= len(path) - len(prefix)
             if left <= 0:
                 break
-            snippet = _cut_snippet(hit.record.text[:max_file_chars], query, left)
+            text = hit.record.text[:max_file_chars]
+            found = map(text.lower().find, query.lower().split())
+            first = min((place for place in found if place >= 0), default=0)
+            start = max(0, min(first - left // 3, len(text) - left))
+            snippet = text[start : start + left]
+            if start:
+                snippet = "..."[:left] + snippet[3:]
+            if start + left < len(text):
+                snippet = snippet[: max(0, left - 3)] + "..."[:left]
             left -= len(snippet)
             matches.append(MemorySearchMatch(path=path, snippet=snippet, score=hit.score))
         was_cut = any(len(hit.record.text) > max_file_chars for hit in hits)
@@ -211,28 +230,3 @@ def _check_path(path: str) -> None:
 def _check_prefix(prefix: str) -> None:
     if prefix:
         _check_path(prefix.removesuffix("/"))
-
-
-def _encode_metadata(metadata: Mapping[str, str] | None) -> str | None:
-    if not metadata:
-        return None
-    named: Mapping[Any, Any] = metadata
-    if not all(isinstance(text, str) for pair in named.items() for text in pair):
-        raise TypeError("memory metadata keys and values must be strings")
-    encoded = json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    if any("\0" in text for pair in metadata.items() for text in pair):
-        raise ValueError("memory metadata keys and values must not contain NUL characters")
-    if len(encoded) > _MAX_METADATA:
-        raise ValueError(f"memory metadata is {len(encoded)} characters as JSON; the limit is {_MAX_METADATA}")
-    return encoded
-
-
-def _cut_snippet(text: str, query: str, size: int) -> str:
-    """Return the part of a text around the first word of a question, with dots where it was cut."""
-    lower = text.lower()
-    places = [place for word in query.lower().split() if (place := lower.find(word)) >= 0]
-    start = max(0, min(min(places, default=0) - size // 3, len(text) - size))
-    cut = text[start : start + size]
-    if start:
-        cut = "..."[:size] + cut[3:]
-    return cut if start + size >= len(text) else cut[: max(0, size - 3)] + "..."[:size]

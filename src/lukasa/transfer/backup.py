@@ -149,7 +149,13 @@ def restore(
         if "engine" not in manifest.facts:
             raise FormatError(f"{archives.name} is the backup of a session, not of a store.")
         store = _restore_log(unpacked / SNAPSHOT, manifest, location, open_journal)
-        count = _move_files(unpacked / FILES, files)
+        count, source = 0, unpacked / FILES
+        if files is not None and source.exists():  # to where the store looks for the files of its sessions
+            count = sum(path.is_file() for path in source.rglob("*"))
+            files.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for entry in source.iterdir():
+                shutil.move(entry, files / entry.name)
+            sync_folder(files)
         if location.path is not None:
             store.rename(location.path)
             sync_folder(location.path.parent)
@@ -193,15 +199,3 @@ def _prove_restored(journal: Journal, manifest: Manifest) -> None:
     fingerprint = Fingerprint.of(journal.read(ENTIRE_LOG))
     if (fingerprint.versions, fingerprint.digest) != (manifest.facts.get("versions"), manifest.facts.get("digest")):
         raise StoreDamaged("The restored log is not the one that was backed up.")
-
-
-def _move_files(source: Path, target: Path | None) -> int:
-    """Move the files of the sessions to where the store looks for them; return their number."""
-    if target is None or not source.exists():
-        return 0
-    count = sum(path.is_file() for path in source.rglob("*"))
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for entry in source.iterdir():
-        shutil.move(entry, target / entry.name)
-    sync_folder(target)
-    return count

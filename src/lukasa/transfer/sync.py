@@ -114,7 +114,11 @@ class HttpLogPeer:
         if pair is not None:
             query |= {"scope": pair[0], "kind": pair[1]}
         found = self._connection.request("GET", "/v1/log", query=query).content
-        records = [_parse_pulled(item["record"].encode(), item["position"]) for item in found["entries"]]
+        entries = ((item["record"].encode(), item["position"]) for item in found["entries"])
+        try:
+            records = [parse_entry(entry, position, digest_of(entry)) for entry, position in entries]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatError(f"The hub sent something that is not an entry of a log ({error}).") from error
         scopes = None if found["writable"] is None else frozenset(found["writable"])
         return LogPage(records, found["position"], found["tip"], scopes, found["agent"])
 
@@ -328,13 +332,6 @@ class _SyncRun:
             if page.position == position:
                 return
             position = page.position
-
-
-def _parse_pulled(entry: bytes, position: int) -> Record:
-    try:
-        return parse_entry(entry, position, digest_of(entry))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError(f"The hub sent something that is not an entry of a log ({error}).") from error
 
 
 def replay_pushed(journal: Journal, entries: Iterable[str]) -> list[ReplayResult]:

@@ -11,7 +11,7 @@ export writes the imported fields unchanged, unknown fields included.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,12 @@ class _LokiImporter:
                 labels=(f"day={day}",) if _is_day(day) else (),
                 links=tuple(Link(DERIVED_FROM, Key(self._scope, EPISODE, id)) for id in cited[:200]),
             )
-            self.result.count(name, self._journal.append_if(_append_if_missing(draft)))
+
+            def append_if_missing(reader: Reader, draft: Draft = draft) -> list[Draft]:
+                known = reader.get(draft.key)
+                return [] if known is not None and known.body == draft.body else [draft]
+
+            self.result.count(name, self._journal.append_if(append_if_missing))
 
     def _is_first(self, name: str, kind: str, id: Any, fields: Mapping[str, Any]) -> bool:
         """Return whether no other item of the tree had this id; refuse an item with the id and another content."""
@@ -232,14 +237,6 @@ def _drafts_with_links(reader: Reader, scope: str, links_by_key: Mapping[Key, li
         if known is not None and (lacking := [link for link in links if link not in known.links]):
             drafts.append(draft_from(known, links=(*known.links, *lacking), expected=known.version))
     return drafts
-
-
-def _append_if_missing(draft: Draft) -> Callable[[Reader], list[Draft]]:
-    def condition(reader: Reader) -> list[Draft]:
-        known = reader.get(draft.key)
-        return [] if known is not None and known.body == draft.body else [draft]
-
-    return condition
 
 
 def _is_day(text: str) -> bool:

@@ -76,8 +76,12 @@ def import_session(
     newest = next((entry.number for entry in sessions.checkpoints(id, scope=scope)), 0)
     if number is not None and number <= newest:
         checkpoint = sessions.checkpoint(id, number, scope=scope)
-        if checkpoint is not None and _holds_state(checkpoint.state, state, id, number):
-            return Accepted(())
+        if checkpoint is not None:
+            stored, metadata = checkpoint.state, state.get("metadata")
+            whole = {**stored["metadata"], **(metadata if isinstance(metadata, dict) else {})}
+            whole |= {"session_id": id, "checkpoint_number": number}
+            if {**stored, **state, "metadata": whole} == stored:  # this import would make it again
+                return Accepted(())
         return Conflict(Key(scope or SHARED, CHECKPOINT, id), number, newest)
     if number is None and isinstance(known, int) and not isinstance(known, bool) and known > newest:
         number = known
@@ -86,14 +90,6 @@ def import_session(
     except InvalidInput:
         last_updated = None  # the check of the state refuses it
     return sessions.save_checkpoint(state, id, number, scope=scope, last_updated=last_updated)
-
-
-def _holds_state(stored: SessionState, state: SessionState, session_id: str, number: int) -> bool:
-    """Return whether a stored state is what the import of a state under a number makes of it."""
-    metadata = state.get("metadata")
-    whole = {**stored["metadata"], **(metadata if isinstance(metadata, dict) else {})}
-    whole |= {"session_id": session_id, "checkpoint_number": number}
-    return {**stored, **state, "metadata": whole} == stored
 
 
 def read_folder(sessions: Sessions, source: Path, scope: str) -> LayoutImportResult:
@@ -105,7 +101,15 @@ def read_folder(sessions: Sessions, source: Path, scope: str) -> LayoutImportRes
     for path, number in _find_checkpoints(source):
         try:
             data = read_limited(path, _MAX_FILE_BYTES)
-            plain = _decompress(data) if path.suffix == ".gz" else data
+            plain = data
+            if path.suffix == ".gz":
+                decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS)
+                try:
+                    plain = decompressor.decompress(data, _MAX_FILE_BYTES)
+                except zlib.error as error:
+                    raise FormatError("It cannot be decompressed.") from error
+                if not decompressor.eof:
+                    raise FormatError("It is cut off or too large.")
             metadata = read_session(plain).get("metadata")
             has_id = isinstance(metadata, dict) and metadata.get("session_id")
             outcome = import_session(sessions, plain, None if has_id else path.parent.name, number=number, scope=scope)
@@ -145,17 +149,6 @@ def _find_checkpoints(source: Path) -> Iterator[tuple[Path, int]]:
             yield path, number
     if not found:
         raise InvalidInput(f"There are no checkpoints in {source}.", hint="Name the folder .voxsigil.")
-
-
-def _decompress(data: bytes) -> bytes:
-    decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    try:
-        plain = decompressor.decompress(data, _MAX_FILE_BYTES)
-    except zlib.error as error:
-        raise FormatError("It cannot be decompressed.") from error
-    if not decompressor.eof:
-        raise FormatError("It is cut off or too large.")
-    return plain
 
 
 def write_folder(sessions: Sessions, target: Path, scope: str) -> int:

@@ -45,7 +45,11 @@ def read_claude(path: Path) -> Iterator[SourceItem]:
                 yield Unreadable(f"{where}, message {number + 1}", "It has no known sender.")
                 continue
             uuid, time = str(message.get("uuid") or number), parse_moment(message.get("created_at"))
-            turns.append({"uuid": uuid, "role": role, "content": _claude_text(message), "timestamp": time})
+            blocks = [block for block in _list_of(message.get("content")) if isinstance(block, dict)]
+            texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+            texts = [text for text in texts if isinstance(text, str)] or [message.get("text")]
+            content = "\n".join(text for text in texts if isinstance(text, str))
+            turns.append({"uuid": uuid, "role": role, "content": content, "timestamp": time})
             for index, attached in enumerate(_list_of(message.get("attachments")), 1):
                 if isinstance(attached, dict) and isinstance(text := attached.get("extracted_content"), str):
                     name = str(attached.get("file_name") or "attachment")[:200]
@@ -81,8 +85,11 @@ def read_chatgpt(path: Path) -> Iterator[SourceItem]:
             if not isinstance(message, dict) or not isinstance(author := message.get("author"), dict):
                 continue
             hidden = _mapping(message.get("metadata")).get("is_visually_hidden_from_conversation")
-            text = _chatgpt_text(_mapping(message.get("content")))
-            if hidden or not text:
+            content = _mapping(message.get("content"))
+            parts = [part for part in _list_of(content.get("parts")) if isinstance(part, str)]
+            text = "\n".join(parts) if parts else content.get("text")
+            text = text.strip() if isinstance(text, str) else ""
+            if hidden or not text or content.get("content_type") not in _SPOKEN_TYPES:
                 continue
             turn = {"uuid": str(message.get("id") or node.get("id")), "role": str(author.get("role") or "assistant")}
             turns.append({**turn, "content": text, "timestamp": parse_moment(message.get("create_time"))})
@@ -112,21 +119,6 @@ def _conversation(format: str, where: str, id: Any, title: Any, turns: list[dict
         if isinstance(title, str) and title.strip():
             spoken[0]["title"] = title.strip()[:500]
         yield SourceConversation(where, f"{format}-{id}", spoken)
-
-
-def _claude_text(message: Mapping[str, Any]) -> str:
-    blocks = [block for block in _list_of(message.get("content")) if isinstance(block, dict)]
-    texts = [block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)]
-    text = "\n".join(texts) if texts else message.get("text")
-    return text if isinstance(text, str) else ""
-
-
-def _chatgpt_text(content: Mapping[str, Any]) -> str:
-    if content.get("content_type") not in _SPOKEN_TYPES:
-        return ""
-    parts = [part for part in _list_of(content.get("parts")) if isinstance(part, str)]
-    text = "\n".join(parts) if parts else content.get("text")
-    return text.strip() if isinstance(text, str) else ""
 
 
 def _current_branch(mapping: Mapping[str, Any], current: Any) -> list[Mapping[str, Any]]:

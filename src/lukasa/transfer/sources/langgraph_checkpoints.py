@@ -67,21 +67,17 @@ def _list_messages(state: Any) -> list[dict[str, Any]]:
             for call in message.get("tool_calls") or ()
             if isinstance(call, dict)
         ]
-        text = _message_text(message.get("content")) or "\n".join(f"[{call['name']}]" for call in calls)
+        content = message.get("content")
+        parts = [content] if isinstance(content, str) else content if isinstance(content, list) else []
+        parts = [part if isinstance(part, str) else part.get("text") for part in parts]
+        text = "\n".join(part for part in parts if isinstance(part, str)) or "\n".join(
+            f"[{call['name']}]" for call in calls
+        )
         if text:
             turn = {"uuid": str(message.get("id") or f"message {number}"), "role": role, "content": text}
             more = {"tool_calls": calls, "tool_call_id": str(message.get("tool_call_id") or "")}
             turns.append({**turn, **{name: value for name, value in more.items() if value}})
     return turns
-
-
-def _message_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = (
-        [part if isinstance(part, str) else part.get("text") for part in content] if isinstance(content, list) else []
-    )
-    return "\n".join(part for part in parts if isinstance(part, str))
 
 
 def _decode(raw: bytes) -> Any:

@@ -77,15 +77,12 @@ def require_own_store(path: Path) -> None:
             raise StoreNotAllowed(f"{path} was not made by you on this machine; it may have come along.", hint=hint)
         if token != _read_token(path):
             raise StoreNotAllowed(f"{path} is not the store that you made or allowed there.", hint=hint)
-    elif token is None and not _is_own_folder(folder):
+    elif token is None:
+        facts, is_folder = folder.lstat(), folder.is_dir() and not folder.is_symlink()
+        is_own = is_folder and facts.st_uid == os.getuid() and {entry.name for entry in folder.iterdir()} <= _OWN_FILES
+        if is_own:  # nothing is in it that may have come along
+            return
         raise StoreNotAllowed(f"{folder} was not made by you on this machine; it may have come along.", hint=hint)
-
-
-def _is_own_folder(folder: Path) -> bool:
-    """Return whether a folder is this user's own, and nothing is in it that may have come along."""
-    facts = folder.lstat()
-    is_folder = folder.is_dir() and not folder.is_symlink()
-    return is_folder and facts.st_uid == os.getuid() and {entry.name for entry in folder.iterdir()} <= _OWN_FILES
 
 
 def read_notes() -> dict[Path, str]:

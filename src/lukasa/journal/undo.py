@@ -35,7 +35,11 @@ def plan_undo(
         history = reader.history(key)
         if history[-1].seq in positions and (is_owner or history[-1].author == author):
             good = next((record for record in reversed(history) if record.seq not in positions), None)
-            reverted = _revert_draft(history[-1], good, author, label)
+            labels = (*(name for name in (good or history[-1]).labels if not name.startswith("undo=")), label)
+            if good is None or good.deleted:
+                reverted = tombstone_draft(history[-1], author, "undo")._replace(labels=labels)
+            else:
+                reverted = draft_from(good, origin="undo", labels=labels)
             if reverted.author in in_quarantine or not is_owner:  # it would be hidden, or refused
                 reverted = reverted._replace(author=author)
             drafts.append(reverted)
@@ -80,11 +84,3 @@ def without_reverts(reader: Reader, written: Sequence[Record]) -> list[Record]:
         return (record.text, record.body) == (good.text, good.body)
 
     return [record for record in written if not is_revert(record)]
-
-
-def _revert_draft(newest: Record, good: Record | None, author: str, undo_label: str) -> Draft:
-    """Return the next version of a record: the content of its last good version, or a tombstone."""
-    labels = (*(label for label in (good or newest).labels if not label.startswith("undo=")), undo_label)
-    if good is None or good.deleted:
-        return tombstone_draft(newest, author, "undo")._replace(labels=labels)
-    return draft_from(good, origin="undo", labels=labels)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -41,7 +40,12 @@ class HttpNetwork:
     def acknowledge(self, agent_id: str, signal_id: str, sender: str, effect: Sequence[Draft] = ()) -> SendReceipt:
         body = {"sender": sender, "signal_id": signal_id}
         if self._journal is None:
-            return self._send(agent_id, "acknowledgements", body | {"effect": [_draft_json(draft) for draft in effect]})
+            drafts = [
+                {"kind": draft.kind, "text": draft.text, "body": dict(draft.body), "id": draft.id,
+                 "scope": draft.scope, "labels": list(draft.labels)}
+                for draft in effect
+            ]  # fmt: skip
+            return self._send(agent_id, "acknowledgements", body | {"effect": drafts})
         was_taken = self._store_effect(self._journal, agent_id, signal_id, sender, effect)
         self._send(agent_id, "acknowledgements", body)
         return SendReceipt(signal_id, was_taken)
@@ -75,35 +79,16 @@ class HttpNetwork:
         return SendReceipt(found["id"], found["repeated"])
 
     def _call(self, method: str, agent_id: str, path: str, body: Any = None, query: Any = None) -> Any:
-        """Send a request; every request to a hub may be repeated."""
-        with _network_errors(self._connection.url):
+        """Send a request, which may be repeated; the errors of the connection become those of a network."""
+        try:
             target = f"/v1/agents/{quote(agent_id, safe='')}/{path}"
             return self._connection.request(method, target, body, query=query, repeatable=True).content
-
-
-@contextmanager
-def _network_errors(url: str) -> Iterator[None]:
-    """Turn the errors of a connection into those of a network."""
-    try:
-        yield
-    except (InvalidInput, RateLimited):
-        raise
-    except ApiProblem as error:
-        raise NotAccepted(outcome=Refused(error.code, error.message, error.details), hint=error.hint) from error
-    except StoreError as error:
-        raise NetworkDown(error.message, hint=error.hint) from error
-    except NotAllowed as error:
-        raise NetworkDown(f"The hub {url} refuses this agent: {error.message}", hint=error.hint) from error
-
-
-def _draft_json(draft: Draft) -> dict[str, Any]:
-    """Return a draft in the fields that a hub reads."""
-    fields: dict[str, Any] = {
-        "kind": draft.kind,
-        "text": draft.text,
-        "body": dict(draft.body),
-        "id": draft.id,
-        "scope": draft.scope,
-        "labels": list(draft.labels),
-    }
-    return fields
+        except (InvalidInput, RateLimited):
+            raise
+        except ApiProblem as error:
+            raise NotAccepted(outcome=Refused(error.code, error.message, error.details), hint=error.hint) from error
+        except StoreError as error:
+            raise NetworkDown(error.message, hint=error.hint) from error
+        except NotAllowed as error:
+            refusal = f"The hub {self._connection.url} refuses this agent: {error.message}"
+            raise NetworkDown(refusal, hint=error.hint) from error

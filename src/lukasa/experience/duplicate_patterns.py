@@ -7,7 +7,7 @@ antonym, or in one word of texts that are otherwise the same, are never duplicat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lukasa.text.differences import find_difference
@@ -16,7 +16,7 @@ from lukasa.text.terms import distinct_words, normalise_text, pair_keys
 
 if TYPE_CHECKING:
     from lukasa.experience.knowledge import KnowledgeItem
-    from lukasa.models.embedder import Embedder, Vectors
+    from lukasa.models.embedder import Embedder
 
 _MAX_COMPARED_CHARS = 2_000
 _WORDING_KINDS = frozenset(("word", "order", "tense", "person"))
@@ -42,7 +42,9 @@ def find_duplicate_patterns(
     for index, text in enumerate(texts):
         keys = pair_keys(distinct_words(normalise_text(text)))
         near = {group: 0.0 for key in keys for group in groups_by_key.get(key, ())}
-        near |= _find_near_meanings(vectors, index, list(groups), threshold)
+        if vectors is not None and groups:
+            cosines = (vectors[list(groups)] @ vectors[index]).tolist()
+            near |= {group: cosine for group, cosine in zip(groups, cosines, strict=True) if cosine >= threshold}
         for group in sorted(near):
             if max(_compare_words(text, texts[group]), near[group]) >= threshold and is_rewording(text, texts[group]):
                 groups[group].append(index)
@@ -52,16 +54,6 @@ def find_duplicate_patterns(
             for key in keys:
                 groups_by_key.setdefault(key, []).append(index)
     return [(ordered[group], [ordered[index] for index in same]) for group, same in groups.items() if same]
-
-
-def _find_near_meanings(
-    vectors: Vectors | None, index: int, groups: Sequence[int], threshold: float
-) -> dict[int, float]:
-    """Return the groups whose first pattern is at least so near in meaning, with the cosine."""
-    if vectors is None or not groups:
-        return {}
-    cosines = (vectors[groups] @ vectors[index]).tolist()
-    return {group: cosine for group, cosine in zip(groups, cosines, strict=True) if cosine >= threshold}
 
 
 def _compare_words(a: str, b: str) -> float:

@@ -512,7 +512,12 @@ class Episodes(CallerService):
             until=None if until is None else to_utc(until),
             newest_first=True,
         )
-        label_sets = [labels] if labels else _label_days(query.since, query.until)
+        label_sets = [labels]
+        if not labels and query.since is not None and query.until is not None:
+            first = query.since.date()
+            days = (query.until.date() - first).days + 1
+            if days <= _MAX_INDEXED_DAYS:  # the index of each day reads its episodes and no others
+                label_sets = [(f"day={first + timedelta(days=offset)}",) for offset in range(days)]
         found = (Episode(record) for each in label_sets for record in self._journal.read(replace(query, labels=each)))
         chosen: Iterable[Episode] = (episode for episode in found if archived or episode.detail != ARCHIVED)
         if len(label_sets) > 1:  # read by day: not yet in the order of the log
@@ -591,14 +596,6 @@ class Episodes(CallerService):
             return [self._journal.revise(restored._replace(labels=(*labels, RESTORED_LABEL)))]
 
         return change_by_id(self._journal, EPISODE, id, build_restored, scope=scope)
-
-
-def _label_days(since: datetime | None, until: datetime | None) -> Sequence[tuple[str, ...]]:
-    """Return the labels of the days of a short period, whose index reads its episodes and no others; else no labels."""
-    days = _MAX_INDEXED_DAYS + 1 if since is None or until is None else (until.date() - since.date()).days + 1
-    if since is None or days > _MAX_INDEXED_DAYS:
-        return [()]
-    return [(f"day={since.date() + timedelta(days=offset)}",) for offset in range(days)]
 
 
 def _draft_with_detail(record: Record, body: dict[str, Any], detail: str) -> Draft:

@@ -82,9 +82,12 @@ def add_figures(imported: Section, own: Section) -> dict[str, Any]:
     for name in SCORE_NAMES:
         figures[name] = _weighted_mean([imported.get(name), own[name]], counts)
     buckets = [figures.get("by_confidence_bucket") or {} for figures in (imported, own)]
-    figures["by_confidence_bucket"] = {
-        name: _add_buckets([part[name] for part in buckets if name in part]) for name in {**buckets[0], **buckets[1]}
-    }
+    figures["by_confidence_bucket"] = merged = {}
+    for name in {**buckets[0], **buckets[1]}:
+        parts = [part[name] for part in buckets if name in part]
+        counts = [part.get("count") or 0 for part in parts]
+        accuracy = _weighted_mean([part.get("accuracy") for part in parts], counts)
+        merged[name] = {"count": sum(counts), "accuracy": accuracy}
     return figures
 
 
@@ -114,8 +117,3 @@ def _weighted_mean(values: Sequence[float | None], counts: Sequence[int]) -> flo
     known = [(value, count) for value, count in zip(values, counts, strict=True) if value is not None and count]
     total = sum(count for _, count in known)
     return sum(value * count for value, count in known) / total if total else None
-
-
-def _add_buckets(buckets: Sequence[Section]) -> dict[str, Any]:
-    counts = [bucket.get("count") or 0 for bucket in buckets]
-    return {"count": sum(counts), "accuracy": _weighted_mean([bucket.get("accuracy") for bucket in buckets], counts)}

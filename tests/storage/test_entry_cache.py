@@ -7,7 +7,7 @@ import pytest
 import lukasa
 from lukasa.core.record import digest_of
 from lukasa.storage.engine import Query
-from lukasa.storage.entry_cache import EntryCache
+from lukasa.storage.reader import EntryCache
 
 ENTRY = (
     '{"author":"a","id":"%s","kind":"note","origin":"manual","scope":"shared","text":"%s",'

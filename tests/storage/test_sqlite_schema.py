@@ -19,7 +19,8 @@ import pytest
 import lukasa.storage.sqlite
 from lukasa.errors import StoreDamaged, StoreError, StoreForeign, StoreNewer
 from lukasa.storage.sqlite import SqliteEngine, store_file
-from lukasa.storage.sqlite.sql import SQL, insert_rows
+from lukasa.storage.sqlite.append import insert_rows
+from lukasa.storage.sqlite.sql import SQL
 from lukasa.testing.contract.base import list_ids, write_note
 
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"
@@ -260,7 +261,7 @@ def statements_named_in_code():
                 used |= patterns(node.slice)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 strings.add(re.escape(node.value))
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "query_rows":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_query_rows":
                 used |= patterns(node.args[1])
             if (
                 isinstance(node, ast.Call)

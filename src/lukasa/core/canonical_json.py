@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NoReturn
 
@@ -42,6 +41,11 @@ def encode(value: Any) -> bytes:
         raise InvalidInput(f"{message[:1].lower()}{message[1:]}.") from error
 
 
+def encode_text(value: Any) -> str:
+    """Encode a value like ``encode``, as text."""
+    return encode(value).decode()
+
+
 def decode(data: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
     """Decode JSON from outside strictly; raise ``InvalidInput`` for anything ambiguous."""
     try:
@@ -62,7 +66,11 @@ def decode(data: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"not JSON: {error}.") from error
-    if SURROGATES.search(text) or ("\\u" in text and _has_lone_surrogate(value)):
+    try:
+        has_surrogate = SURROGATES.search(text) is not None or ("\\u" in text and not orjson.dumps(value))
+    except TypeError:  # orjson's answer to a lone surrogate
+        has_surrogate = True
+    if has_surrogate:
         raise InvalidInput("a string has a lone surrogate, which is not valid Unicode.")
     return value
 
@@ -110,15 +118,6 @@ def find_json_fault(value: Any, *, max_characters: int | None = None) -> str | N
     return f"nested deeper than {MAX_DEPTH} levels."
 
 
-def _has_lone_surrogate(value: Any) -> bool:
-    """Tell whether a string in a decoded value cannot be encoded as UTF-8."""
-    try:
-        orjson.dumps(value)
-    except TypeError:
-        return True
-    return False
-
-
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _STRING_OR_BRACKETS = re.compile(_STRING.pattern + r"|[\[\]{}]+", re.DOTALL)
 _NON_BRACKETS = re.compile(_STRING.pattern + r'|[^\[\]{}"]+', re.DOTALL)
@@ -130,7 +129,9 @@ def find_bracket_fault(text: str, max_depth: int = MAX_DEPTH) -> str | None:
         return None
     too_deep = f"nested deeper than {max_depth} levels."
     # A flood of brackets shows in its first matches; the rest is then not looked at.
-    if _is_deeper("".join(islice(_list_brackets(text), _FIRST_MATCHES)), max_depth):
+    starts = ((match.start(), match.end()) for match in _STRING_OR_BRACKETS.finditer(text) if match[0][0] != '"')
+    runs = (text[start : min(end, start + _MAX_RUN)] for start, end in starts)  # a longer one is too deep anyway
+    if _is_deeper("".join(islice(runs, _FIRST_MATCHES)), max_depth):
         return too_deep
     if _count_containers(text) > _MAX_CONTAINERS:
         text = _STRING.sub("", text)
@@ -141,13 +142,6 @@ def find_bracket_fault(text: str, max_depth: int = MAX_DEPTH) -> str | None:
 
 def _count_containers(text: str) -> int:
     return text.count("[") + text.count("{")
-
-
-def _list_brackets(text: str) -> Iterator[str]:
-    """Yield runs of brackets outside strings, each cut where it is too deep anyway."""
-    for match in _STRING_OR_BRACKETS.finditer(text):
-        if text[match.start()] != '"':
-            yield text[match.start() : min(match.end(), match.start() + _MAX_RUN)]
 
 
 def _is_deeper(brackets: str, max_depth: int) -> bool:

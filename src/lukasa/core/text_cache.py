@@ -22,8 +22,8 @@ _ENTRY_BYTES = 200
 _ITEM_BYTES = 160
 
 
-class ClearableCache(Protocol):
-    """A cache that forgets everything when it is cleared. It allows weak references."""
+class Clearable(Protocol):
+    """What forgets everything when it is cleared, and allows weak references."""
 
     def clear(self) -> None:
         """Forget everything."""
@@ -69,7 +69,7 @@ def cache_texts(
     return decorate
 
 
-def register_cache(cache: ClearableCache) -> None:
+def register_cache(cache: Clearable) -> None:
     """Empty a cache, as long as it lives, whenever ``empty_caches`` is called."""
     _remember(cache, "clear")
 

@@ -108,9 +108,9 @@ class PostgresJobQueue:
 
     def put(self, job: Job) -> DeferredJob | Refused:
         # The request finds the job again if the answer to its commit was lost.
-        arguments = canonical_json.encode(job.arguments).decode()
+        arguments = canonical_json.encode_text(job.arguments)
         call = {"arguments": arguments, "author": job.author, "key": job.key, "request": uuid4().hex}
-        text, is_repeated, deadline = canonical_json.encode(call).decode(), False, time.monotonic() + self._timeout
+        text, is_repeated, deadline = canonical_json.encode_text(call), False, time.monotonic() + self._timeout
         while True:
             try:
                 with self._transaction() as cursor:

@@ -479,7 +479,7 @@ def remove_files(blobs: FileStore, names: Sequence[str], folders: Iterable[str])
 def find_mentions(blobs: FileStore, words: str, exact: bool = False) -> list[str]:
     """Return the names of the files in session folders that the words name, or that contain them as whole words."""
     fold = str if exact else str.casefold
-    patterns = [whole_words_pattern(fold(form)) for form in {words, canonical_json.encode(words).decode()[1:-1]}]
+    patterns = [whole_words_pattern(fold(form)) for form in {words, canonical_json.encode_text(words)[1:-1]}]
     slug = make_slug(words.lower())
     folders = [whole_words_pattern(words.lower()), *([whole_words_pattern(slug)] if slug else [])]
     found = []

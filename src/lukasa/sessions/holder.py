@@ -41,7 +41,15 @@ def is_holder_alive(holder: Any) -> bool:
         return False
     if pid == os.getpid():
         return holder.get("token") in _open_tokens
-    return _start_time(pid) == holder.get("started") and _is_running(pid)
+    if _start_time(pid) != holder.get("started"):
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _machine() -> str:
@@ -55,13 +63,3 @@ def _start_time(pid: int) -> str:
     except OSError:
         return ""
     return "" if fields[0] in ("Z", "X") else fields[19]
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except OSError:
-        return False
-    return True

@@ -11,7 +11,7 @@ that does not guarantee this is detected before anything is written.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
@@ -236,20 +236,16 @@ def _decode_manifest(data: bytes, name: str, number: int) -> Manifest:
             raise FormatError(f"The manifest {number} of {name} is damaged.")
         if body["schema"] > SCHEMA:
             raise StoreNewer("The backup was written by a newer Lukasa; upgrade Lukasa to read it.")
+        files = tuple(ArchivedFile(check_name(item["name"]), item["size"], item["sha256"]) for item in body["files"])
+        has_sizes = all(item.size.__class__ is int and item.size >= 0 for item in files)
+        if not has_sizes or len({item.name for item in files}) < len(files):
+            raise InvalidInput("A manifest names each file once, with its size.")
         manifest = Manifest(
             body["number"], body["name"], to_iso(from_iso(body["made_at"])), check_name(body["archive"]), body["size"],
-            body["sha256"], body["encrypted"], _parse_files(body["files"]), body["facts"],
+            body["sha256"], body["encrypted"], files, body["facts"],
         )  # fmt: skip
     except (InvalidInput, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"The manifest {number} of {name} is damaged.") from error
     if (manifest.name, manifest.number) != (name, number) or not manifest.archive.startswith(f"{name}/archive-"):
         raise FormatError(f"The manifest {number} of {name} belongs to another backup.")
     return manifest
-
-
-def _parse_files(items: Sequence[Mapping[str, Any]]) -> tuple[ArchivedFile, ...]:
-    files = tuple(ArchivedFile(check_name(item["name"]), item["size"], item["sha256"]) for item in items)
-    has_sizes = all(item.size.__class__ is int and item.size >= 0 for item in files)
-    if not has_sizes or len({item.name for item in files}) < len(files):
-        raise InvalidInput("A manifest names each file once, with its size.")
-    return files

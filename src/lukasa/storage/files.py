@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from lukasa.core.names import is_plain_name
-from lukasa.core.text_cache import cache_texts
 from lukasa.errors import FormatError, InvalidInput
 
 _TAKEN_HINT = "Name another file; a command that can replace it has the option --force."
@@ -85,7 +84,6 @@ def read_whole(store: FileStore, name: str, *, max_bytes: int | None = None) -> 
     return b"".join(chunks)
 
 
-@cache_texts(1_000)
 def check_name(name: str) -> str:
     """Return the name if every part of it is plain."""
     if not name or not all(is_plain_name(part, "._~-", 200) and not part.endswith(".") for part in name.split("/")):

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class LocalFiles:
 
     def put(self, name: str, data: bytes | Iterable[bytes], *, new: bool = False, at: datetime | None = None) -> None:
         path = self._resolve_path(name)
-        with _error_translation(path):
+        try:
             self._create_folders(path.parent)
             self._hook("create")
             part, descriptor = create_part(path)
@@ -65,6 +65,11 @@ class LocalFiles:
             self._hook("sync folder")
             sync_folder(path.parent)
             self._hook("done")
+        except OSError as error:
+            error_class = {
+                errno.ENOSPC: StoreFull, errno.EDQUOT: StoreFull, errno.EROFS: StoreReadOnly, errno.EACCES: StoreReadOnly,
+            }.get(error.errno or 0, StoreUnavailable)  # fmt: skip
+            raise error_class(f"{path} could not be written: {error.strerror or error}.") from error
 
     def read(self, name: str) -> Iterator[bytes]:
         path = self._resolve_path(name)
@@ -166,15 +171,3 @@ class LocalFiles:
         for path in reversed(missing):
             path.mkdir(mode=0o700, exist_ok=True)
             sync_folder(path.parent)
-
-
-@contextmanager
-def _error_translation(path: Path) -> Iterator[None]:
-    """Raise errors of the operating system as errors of Lukasa."""
-    try:
-        yield
-    except OSError as error:
-        error_class = {
-            errno.ENOSPC: StoreFull, errno.EDQUOT: StoreFull, errno.EROFS: StoreReadOnly, errno.EACCES: StoreReadOnly,
-        }.get(error.errno or 0, StoreUnavailable)  # fmt: skip
-        raise error_class(f"{path} could not be written: {error.strerror or error}.") from error

@@ -90,10 +90,29 @@ class LogParser:
         if self._has_ended:
             raise FormatError(f"Line {number} follows the end of the log.")
         if line.startswith(b'{"end":'):
-            _check_end(line, number, self._found)
+            try:
+                end = canonical_json.decode(line)["end"]
+                versions, expected = end["versions"], end["sha256"]
+            except (InvalidInput, KeyError, TypeError) as error:
+                raise FormatError(f"Line {number} is not the end of a log.") from error
+            if (versions, expected) != (self._found.versions, self._found.digest):
+                raise FormatError(
+                    f"The file is not complete: it ends with {versions} versions, "
+                    f"but {self._found.versions} precede its end."
+                )
             self._has_ended = True
             return None
-        return _split_line(line, number, self._found)
+        hex_digest, separator, entry = line[11:-1].partition(_RECORD_SEPARATOR)
+        if not line.startswith(b'{"sha256":"') or not line.endswith(b"}") or not separator:
+            raise FormatError(f"Line {number} is not a record.")
+        try:
+            fields = canonical_json.decode(entry, max_depth=canonical_json.MAX_DEPTH + 1)  # a body is one level deeper
+            digest = bytes.fromhex(hex_digest.decode("ascii"))
+        except (ValueError, InvalidInput) as error:
+            raise FormatError(f"Line {number} is not a record: {error}") from error
+        names = fields if isinstance(fields, dict) else {}
+        self._found.add(str(names.get("scope")), str(names.get("kind")), digest)
+        return entry, digest
 
     def finish(self) -> None:
         """Raise ``FormatError`` if the last line is missing."""
@@ -116,30 +135,3 @@ def read_log_lines(source: BinaryIO) -> Iterator[bytes]:
     """Yield the lines of a log without their ends. Raises ``FormatError`` at one that is too long."""
     yield source.readline(MAX_HEADER_BYTES).rstrip(b"\r\n")
     yield from read_lines(source, MAX_LINE_BYTES)
-
-
-def _split_line(line: bytes, number: int, fingerprint: Fingerprint) -> tuple[bytes, bytes]:
-    """Return the entry of a line and its digest, and count them."""
-    hex_digest, separator, entry = line[11:-1].partition(_RECORD_SEPARATOR)
-    if not line.startswith(b'{"sha256":"') or not line.endswith(b"}") or not separator:
-        raise FormatError(f"Line {number} is not a record.")
-    try:
-        fields = canonical_json.decode(entry, max_depth=canonical_json.MAX_DEPTH + 1)  # a body is one level deeper
-        digest = bytes.fromhex(hex_digest.decode("ascii"))
-    except (ValueError, InvalidInput) as error:
-        raise FormatError(f"Line {number} is not a record: {error}") from error
-    names = fields if isinstance(fields, dict) else {}
-    fingerprint.add(str(names.get("scope")), str(names.get("kind")), digest)
-    return entry, digest
-
-
-def _check_end(line: bytes, number: int, fingerprint: Fingerprint) -> None:
-    try:
-        end = canonical_json.decode(line)["end"]
-        versions, digest = end["versions"], end["sha256"]
-    except (InvalidInput, KeyError, TypeError) as error:
-        raise FormatError(f"Line {number} is not the end of a log.") from error
-    if (versions, digest) != (fingerprint.versions, fingerprint.digest):
-        raise FormatError(
-            f"The file is not complete: it ends with {versions} versions, but {fingerprint.versions} precede its end."
-        )

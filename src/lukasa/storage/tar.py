@@ -64,7 +64,20 @@ def unpack(source: Iterator[bytes], expected: Sequence[ArchivedFile], folder: Pa
         item = missing.pop(name, None)
         if item is None or item.size != size:
             raise FormatError(f"The archive holds {name[:80]!r}, which its manifest does not have like that.")
-        _extract_file(stream, item, folder)
+        path = folder.joinpath(*name.split("/"))
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sha256, left = hashlib.sha256(), size
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            while left:
+                chunk = stream.read_exactly(min(left, CHUNK_SIZE))
+                sha256.update(chunk)
+                file.write(chunk)
+                left -= len(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        if sha256.hexdigest() != item.sha256:
+            raise FormatError(f"{name} does not match its checksum.")
+        sync_folder(path.parent)
         stream.read_exactly(-size % _BLOCK_SIZE)
     if missing:
         raise FormatError(f"The archive lacks {min(missing)[:80]!r}.")
@@ -90,23 +103,6 @@ def _parse_header(block: bytes) -> tuple[str, int] | None:
         return check_name(name), size
     except InvalidInput as error:
         raise FormatError(f"The archive holds a name that leads elsewhere: {name[:80]!r}.") from error
-
-
-def _extract_file(stream: _BoundedGunzip, item: ArchivedFile, folder: Path) -> None:
-    path = folder.joinpath(*item.name.split("/"))
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sha256, left = hashlib.sha256(), item.size
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-        while left:
-            chunk = stream.read_exactly(min(left, CHUNK_SIZE))
-            sha256.update(chunk)
-            file.write(chunk)
-            left -= len(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-    if sha256.hexdigest() != item.sha256:
-        raise FormatError(f"{item.name} does not match its checksum.")
-    sync_folder(path.parent)
 
 
 class _HashingReader:

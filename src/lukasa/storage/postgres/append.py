@@ -320,7 +320,17 @@ def _flush(database: Database, pending: PostgresPendingBatch) -> list[PostgresLo
         if superseded:
             cursor.executemany(SQL["supersede"], superseded)
         if len(rows) > _COPY_THRESHOLD:
-            _copy_entries(database, rows)
+            seqs_by_scope: dict[str, list[int]] = {}  # near-duplicate keys: added at once per scope, not row by row
+            for row in rows:
+                if row.pair_keys and row.live:
+                    seqs_by_scope.setdefault(row.scope, []).append(row.seq)
+            if seqs_by_scope:
+                database.execute("SET LOCAL lukasa.adds_pair_keys = 'yes'")
+            _copy_rows(database, "copy_entries", (row.copy_values for row in rows))
+            for scope, seqs in seqs_by_scope.items():
+                database.execute(SQL["insert_pair_keys"], (scope, seqs))
+            if seqs_by_scope:
+                database.execute("SET LOCAL lukasa.adds_pair_keys = 'no'")
             _copy_rows(database, "copy_links", link_rows)
         else:
             cursor.executemany(SQL["insert_entry"], [row.columns for row in rows])
@@ -341,21 +351,6 @@ def _flush_as_role(database: Database, pending: PostgresPendingBatch) -> list[Po
     )
     (positions,) = fetch_single_row(database.execute(SQL["append_entries"], [list(column) for column in values]))
     return [row._replace(seq=seq) for row, seq in zip(rows, positions, strict=True)]
-
-
-def _copy_entries(database: Database, rows: Sequence[PostgresLogRow]) -> None:
-    """Copy rows into the log, then add the near-duplicate keys of each scope at once, which takes less time than row by row."""
-    seqs_by_scope: dict[str, list[int]] = {}
-    for row in rows:
-        if row.pair_keys and row.live:
-            seqs_by_scope.setdefault(row.scope, []).append(row.seq)
-    if seqs_by_scope:
-        database.execute("SET LOCAL lukasa.adds_pair_keys = 'yes'")
-    _copy_rows(database, "copy_entries", (row.copy_values for row in rows))
-    for scope, seqs in seqs_by_scope.items():
-        database.execute(SQL["insert_pair_keys"], (scope, seqs))
-    if seqs_by_scope:
-        database.execute("SET LOCAL lukasa.adds_pair_keys = 'no'")
 
 
 def _copy_rows(database: Database, name: str, rows: Iterable[Sequence[Any]]) -> None:

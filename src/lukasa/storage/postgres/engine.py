@@ -35,7 +35,6 @@ from lukasa.storage.engine import (
     split_into_chunks,
 )
 from lukasa.storage.engines import EngineOptions, register_for_fork
-from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.files import open_output_file
 from lukasa.storage.integrity import find_damaged
 from lukasa.storage.location import StoreLocation
@@ -58,6 +57,7 @@ from lukasa.storage.postgres.pool import Database
 from lukasa.storage.postgres.reader import PostgresReader
 from lukasa.storage.postgres.sql import SQL
 from lukasa.storage.postgres.vectors import put_vectors
+from lukasa.storage.reader import EntryCache
 
 T = TypeVar("T")
 

@@ -177,19 +177,10 @@ def reindex(database: Database, settings: IndexSettings, progress: Progress | No
     database.execute(SQL["derive_duplicate_keys"])
     for table in vectors.list_tables(database):
         vectors.delete_damaged(database, table)
-    _count_again(database)
-
-
-def _count_again(database: Database) -> None:
-    """Count current versions, texts and tokens again.
-
-    The number of versions and their checksum prove that the log is complete, so they stay as they are.
-    """
+    # What counts the versions and sums their digests proves that the log is complete, so it stays as it is.
     database.execute(SQL["reset_counts"])
     counts = database.execute(SQL["text_counts"]).fetchall()
-    PostgresQuarantineBackend(database).execute_many(
-        "add_to_tally", [(scope, kind, live, 0, 0, *texts) for scope, kind, live, *texts in counts]
-    )
+    backend.execute_many("add_to_tally", [(scope, kind, live, 0, 0, *texts) for scope, kind, live, *texts in counts])
     database.execute(SQL["delete_zero_tallies"])
 
 

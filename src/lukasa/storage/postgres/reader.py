@@ -10,7 +10,6 @@ from psycopg import Cursor
 from lukasa.core.record import Record
 from lukasa.core.scope import Reach
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
-from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.postgres import text_index
 from lukasa.storage.postgres.batch import format_integers
 from lukasa.storage.postgres.connection import Values
@@ -21,6 +20,7 @@ from lukasa.storage.reader import (
     MAX_STREAMS,
     Condition,
     Dialect,
+    EntryCache,
     StoreReader,
     build_conditions,
     clamp_int64,

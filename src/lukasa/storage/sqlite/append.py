@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any
 
@@ -35,8 +35,9 @@ from lukasa.storage.append import (
 )
 from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ImportReceiptDraft, ReplayResult
 from lukasa.storage.integrity import checksum
+from lukasa.storage.reader import EntryCache
 from lukasa.storage.sqlite.reader import SqliteReader
-from lukasa.storage.sqlite.sql import SQL, insert_rows
+from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS, index_texts
 from lukasa.text.terms import text_pair_keys, to_index_form
 
@@ -48,6 +49,7 @@ TextRow = tuple[int, str, str, str]
 LabelRow = tuple[str, str, int]
 
 _NO_AUTHORS: frozenset[str] = frozenset()
+_ROWS_AT_ONCE = 16
 _MIN_BATCH = 16  # the keys of so many new records are looked up together
 
 
@@ -285,6 +287,21 @@ def insert_pair_keys(database: apsw.Connection, texts: Iterable[TextRow]) -> Non
     insert_rows(database, "insert_duplicate_key", rows)
 
 
+def insert_rows(database: apsw.Connection, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert short rows with a named statement for one row, sixteen at a time as far as they go, which takes less time.
+
+    Not for a table with an integer key: SQLite may have to undo such a statement alone, so before each of several rows the
+    text index would write all that it has gathered.
+    """
+    statement, whole = SQL[name], len(rows) // _ROWS_AT_ONCE
+    if whole:
+        one_row, values = statement[statement.rindex("(") :], chain.from_iterable(rows)
+        size = len(rows[0]) * _ROWS_AT_ONCE
+        several_rows = statement + f", {one_row}" * (_ROWS_AT_ONCE - 1)
+        database.executemany(several_rows, (tuple(islice(values, size)) for _ in range(whole)))
+    database.executemany(statement, rows[whole * _ROWS_AT_ONCE :])
+
+
 class SqliteQuarantineBackend:
     """A SQLite store inside a write transaction, for the quarantine rules."""
 
@@ -350,12 +367,17 @@ def append_batch(
 
 
 def append_conditional(
-    cursor: apsw.Cursor, now: datetime, reach: Reach, condition: ConditionalBatch, near_duplicate_kinds: frozenset[str]
+    cursor: apsw.Cursor,
+    now: datetime,
+    reach: Reach,
+    condition: ConditionalBatch,
+    near_duplicate_kinds: frozenset[str],
+    entries: EntryCache,
 ) -> tuple[Outcome, int]:
     """Append what a condition returns, in a transaction of its own; return the outcome and the newest position."""
     start: WriteStart = cursor.execute(SQL["start_of_write"]).get
     database = cursor.connection
-    reader = SqliteReader(database, reach)
+    reader = SqliteReader(database, reach, entries=entries)
     if not start[1]:  # a quarantine may hide what is added
         reader.position = start[0]
     drafts = condition(reader)

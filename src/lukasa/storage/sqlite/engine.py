@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from lukasa.core.canonical_json import encode_text
 from lukasa.core.clock import Clock, SystemClock, to_microseconds
 from lukasa.core.outcome import Outcome
 from lukasa.core.record import Draft, ValidatedDraft, encode_draft
@@ -50,16 +51,16 @@ from lukasa.storage.engine import (
     split_into_chunks,
 )
 from lukasa.storage.engines import EngineOptions, register_for_fork
-from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.files import open_output_file
 from lukasa.storage.integrity import describe_loss, find_damaged
 from lukasa.storage.location import IN_MEMORY, StoreLocation
 from lukasa.storage.log_file import read_log, write_log
+from lukasa.storage.reader import EntryCache
 from lukasa.storage.sqlite import append, maintenance, store_file
 from lukasa.storage.sqlite.append import SqlitePendingBatch
 from lukasa.storage.sqlite.head import AcknowledgedHead, HeadWriter, read_head
 from lukasa.storage.sqlite.reader import SqliteReader
-from lukasa.storage.sqlite.sql import SQL, encode_list, query_rows
+from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.store_file import translate_error
 from lukasa.storage.sqlite.writer import BatchWork, FastPath, SqliteWriter, checkpoint
 
@@ -318,7 +319,9 @@ class SqliteEngine:
         fast_path: FastPath[Outcome] | None = None
         if key is None:
             if callable(batch):
-                fast_path = lambda cursor: append.append_conditional(cursor, now(), reach, batch, kinds)  # noqa: E731
+                fast_path = lambda cursor: append.append_conditional(  # noqa: E731
+                    cursor, now(), reach, batch, kinds, self._entries
+                )
             elif (single := find_single_insert(reach, batch, kinds, of_any_key=True)) is not None:
                 fast_path = lambda cursor: append.insert_single(cursor, now(), single)  # noqa: E731
         return self._write(lambda pending: append.append_batch(pending, now(), reach, batch, key), fast_path)
@@ -362,8 +365,8 @@ class SqliteEngine:
             if replaced:
                 database.execute(SQL["raise_vector_edition"], (model,))
                 database.executemany(SQL["delete_vectors"], [(model, seq) for seq in replaced])
-            positions = encode_list([row[0] for row in changed])  # of which some may have been erased by now
-            erased = {seq for (seq,) in query_rows(database, "missing_positions", (positions,))}
+            positions = encode_text([row[0] for row in changed])  # of which some may have been erased by now
+            erased = {int(str(seq)) for (seq,) in database.execute(SQL["missing_positions"], (positions,))}
             new = [(first + (seq << 12) + chunk, data) for seq, chunk, data in changed if seq not in erased]
             database.executemany(SQL["put_vector"], new)
             if replaced:

@@ -29,7 +29,7 @@ from lukasa.storage.engine import (
 from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums, find_damaged
 from lukasa.storage.sqlite.append import SqliteQuarantineBackend, TextRow, insert_pair_keys
 from lukasa.storage.sqlite.reader import SqliteReader
-from lukasa.storage.sqlite.sql import SQL, query_rows
+from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.store_file import MIGRATIONS, register_functions
 from lukasa.text.terms import text_pair_keys
 
@@ -38,6 +38,11 @@ _TEXTS_PER_CHUNK = 5000
 _MIN_SEQ, _MAX_SEQ = -(2**63), 2**63 - 1
 _MAX_FINDINGS = 20
 _DERIVED_TABLES = ("not_current", "quarantine", "hidden", "label", "duplicate_key", "link")
+
+
+def _query_rows(database: apsw.Connection, name: str, values: tuple[Any, ...] = ()) -> Iterable[Any]:
+    """Run a named statement. The rows are untyped, because SQLite's columns have no static types."""
+    return database.execute(SQL[name], values)
 
 
 def verify(
@@ -104,7 +109,11 @@ class _Verification:
 
     def check_schema(self) -> Iterator[Finding]:
         found = frozenset(self._db.execute(SQL["select_schema"]))
-        for _, name, _ in sorted(_expected_schema() ^ found, key=repr):
+        new = apsw.Connection(":memory:")
+        register_functions(new)
+        for script in MIGRATIONS.after(0):
+            new.execute(script)
+        for _, name, _ in sorted(frozenset(new.execute(SQL["select_schema"])) ^ found, key=repr):
             yield Finding("schema", f"{name!r} is not as Lukasa made it")
 
     def check_file(self) -> Iterator[Finding]:
@@ -160,7 +169,7 @@ class _Verification:
             for seq, scope, kind, text in _select_near_duplicate_texts(self._db, self._near_duplicate_kinds)
             for pair_key in text_pair_keys(text, scope, kind)
         )
-        if expected != _count_and_sum(query_rows(self._db, "all_duplicate_keys")):
+        if expected != _count_and_sum(_query_rows(self._db, "all_duplicate_keys")):
             yield Finding("near-duplicates", "the near-duplicate keys differ from the log", repairable=True)
 
     def check_vectors(self) -> Iterator[Finding]:
@@ -191,7 +200,7 @@ def _find_damaged_vectors(database: apsw.Connection) -> Iterator[tuple[str, list
     for (model,) in list(database.execute(SQL["vector_models"])):
         from lukasa.storage.sqlite.vectors import find_damaged_vectors  # loads numpy
 
-        rows = split_into_chunks(query_rows(database, "vectors_after", (model, 0)), _PAGE_SIZE)
+        rows = split_into_chunks(_query_rows(database, "vectors_after", (model, 0)), _PAGE_SIZE)
         if damaged := [seq for chunk in rows for seq in find_damaged_vectors(chunk)]:
             yield model, damaged
 
@@ -199,7 +208,7 @@ def _find_damaged_vectors(database: apsw.Connection) -> Iterator[tuple[str, list
 def read_pages(database: apsw.Connection) -> Iterator[list[Any]]:
     """Yield the entries of the log in pages."""
     last = _MIN_SEQ
-    while page := list(query_rows(database, "all_entries", (last, _PAGE_SIZE))):
+    while page := list(_query_rows(database, "all_entries", (last, _PAGE_SIZE))):
         if page[-1][0] <= last:
             raise apsw.CorruptError("positions do not grow")  # pages that changed places can lead in circles
         yield [(*map(_decode_text, row[:-2]), *row[-2:]) for row in page]
@@ -210,7 +219,7 @@ def set_aside(database: apsw.Connection, find_fault: FindFault | None) -> list[D
     """Remove the damaged entries, inside the caller's transaction."""
     found, sound = find_damaged(read_pages(database), find_fault)
     changes = TallyChanges()
-    changes.remove_damaged(found, sound, {row[:2]: row[3:5] for row in query_rows(database, "all_tallies")})
+    changes.remove_damaged(found, sound, {row[:2]: row[3:5] for row in _query_rows(database, "all_tallies")})
     database.execute(SQL["note_high_water"])
     models = [model for (model,) in database.execute(SQL["vector_models"])]
     for entry in found:
@@ -227,14 +236,6 @@ def _decode_text(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _expected_schema() -> frozenset[tuple[Any, ...]]:
-    database = apsw.Connection(":memory:")
-    register_functions(database)
-    for script in MIGRATIONS.after(0):
-        database.execute(script)
-    return frozenset(database.execute(SQL["select_schema"]))
-
-
 def _count_and_sum(pair_keys: Iterable[tuple[int, int]]) -> tuple[int, int]:
     count = total = 0
     for pair_key, seq in pair_keys:
@@ -246,7 +247,7 @@ def _count_and_sum(pair_keys: Iterable[tuple[int, int]]) -> tuple[int, int]:
 def _select_near_duplicate_texts(
     database: apsw.Connection, kinds: frozenset[str], first: int = _MIN_SEQ, last: int = _MAX_SEQ
 ) -> Iterable[TextRow]:
-    return query_rows(database, "near_duplicate_texts", (first, last, json.dumps(sorted(kinds))))
+    return _query_rows(database, "near_duplicate_texts", (first, last, json.dumps(sorted(kinds))))
 
 
 def reindex(database: apsw.Connection, progress: Progress | None, near_duplicate_kinds: frozenset[str]) -> None:
@@ -307,7 +308,7 @@ def compact(
     database: apsw.Connection, before: int, progress: Progress | None, near_duplicate_kinds: frozenset[str]
 ) -> int:
     """Drop superseded versions inside the caller's transaction."""
-    superseded = list(query_rows(database, "superseded", (before,)))
+    superseded = list(_query_rows(database, "superseded", (before,)))
     models = [model for (model,) in database.execute(SQL["vector_models"])]
     changes = TallyChanges()
     database.execute(SQL["note_high_water"])
@@ -338,7 +339,7 @@ def erase(database: apsw.Connection, choose: ChooseErased, near_duplicate_kinds:
     for key, positions in chosen.items():
         if (key.scope, key.kind) == (SYSTEM, QUARANTINE):
             quarantine.lift_quarantine(SqliteQuarantineBackend(database), key)
-        rows = list(query_rows(database, "versions_to_erase", (key.scope, key.kind, key.id)))
+        rows = list(_query_rows(database, "versions_to_erase", (key.scope, key.kind, key.id)))
         removed = [row for row in rows if positions is None or row[0] in positions]
         for seq, digest, not_current in removed:
             database.execute(SQL["unindex_past_text" if not_current else "unindex_text"], (seq,))

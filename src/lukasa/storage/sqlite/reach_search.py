@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from lukasa.core.canonical_json import encode_text
 from lukasa.errors import StoreDamaged
-from lukasa.storage.sqlite.sql import SQL, encode_list
+from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.unindexed_texts import K1, MIN_IDF, B, IndexPhrase, UnindexedTexts, read_varint
 
 _PLACES = {"words": "word_places", "past_words": "past_word_places"}
@@ -79,7 +80,9 @@ def _list_texts(
     try:
         return dict(database.execute(statement, values))
     except apsw.SQLError:  # the first search of this connection
-        _prepare_connection(database)
+        for each, places in _PLACES.items():  # tables that list the places of words, and hold nothing themselves
+            database.execute(SQL["create_word_places"].format(table=each, places=places))
+        database.register_fts5_function("phrase_count", _count_phrase)
         return dict(database.execute(statement, values))
 
 
@@ -90,7 +93,7 @@ def _read_sizes(
     statement = SQL["sizes_of_texts"].format(table=table, conditions=conditions.others)
     sizes: dict[int, int] = {}
     accepted: set[int] = set()
-    rows: Any = database.execute(statement, (*conditions.other_values, encode_list(sorted(seqs))))
+    rows: Any = database.execute(statement, (*conditions.other_values, encode_text(sorted(seqs))))
     for seq, size, is_wanted in rows:
         if size is None:
             raise StoreDamaged("The text index cannot be read.", hint="Run `lukasa doctor --repair` to rebuild it.")
@@ -98,13 +101,6 @@ def _read_sizes(
         if is_wanted:
             accepted.add(seq)
     return sizes, accepted
-
-
-def _prepare_connection(database: apsw.Connection) -> None:
-    """Make the tables that list the places of words, which hold nothing themselves, and the function that counts a phrase."""
-    for table, places in _PLACES.items():
-        database.execute(SQL["create_word_places"].format(table=table, places=places))
-    database.register_fts5_function("phrase_count", _count_phrase)
 
 
 def _count_phrase(text: apsw.FTS5ExtensionApi, *_: object) -> int:
@@ -129,5 +125,5 @@ def _add_unindexed(
                 found.add(seq)
     if found:
         statement = SQL["wanted_positions"].format(conditions=conditions.others)
-        values = (encode_list(sorted(found)), *conditions.other_values)
+        values = (encode_text(sorted(found)), *conditions.other_values)
         accepted.update(seq for (seq,) in database.execute(statement, values))

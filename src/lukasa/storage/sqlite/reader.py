@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
+from lukasa.core.canonical_json import encode_text
 from lukasa.core.record import Key, Record
 from lukasa.core.scope import Reach
 from lukasa.core.text_cache import BoundedCache, cache_texts
 from lukasa.errors import StoreDamaged
 from lukasa.storage.engine import Match, NearDuplicate, Query, Tally
-from lukasa.storage.entry_cache import EntryCache
 from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.storage.reader import (
     FREQUENCY_CAP,
     MAX_STREAMS,
     Condition,
     Dialect,
+    EntryCache,
     StoreReader,
     build_conditions,
     clamp_int64,
@@ -31,7 +32,7 @@ from lukasa.storage.reader import (
     split_query_words,
 )
 from lukasa.storage.sqlite.reach_search import ReachConditions, score_within_reach
-from lukasa.storage.sqlite.sql import SQL, encode_list
+from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.unindexed_texts import EXTRA_MATCHES, IndexPhrase, UnindexedTexts, read_texts
 from lukasa.text.terms import is_prefix_term, strip_particle
 
@@ -133,7 +134,7 @@ class SqliteReader(StoreReader):
         seqs: list[Any] = [seq for (seq,) in self._db.execute(statement, values)] if statement else []
         found = {seq: parsed.known.get(seq) for seq in seqs}
         if missing := [seq for seq, value in found.items() if value is None]:
-            entries: list[Any] = self._db.execute(SQL["entries_at"], (encode_list(missing),)).fetchall()
+            entries: list[Any] = self._db.execute(SQL["entries_at"], (encode_text(missing),)).fetchall()
             sizes = {row[0]: len(row[1]) for row in entries}
             records = list(self._parse_rows(entries))
             if len(records) < len(missing):  # others take the place of damaged ones
@@ -267,7 +268,7 @@ class SqliteReader(StoreReader):
             statement = SQL["vectors_of_nearest"].format(conditions=where, limit=read)
             while max(count, EXACT_SEARCH_LIMIT) < len(sketches.seqs):
                 if conditions != [_DIALECT.current]:
-                    positions = encode_list(sketches.find_nearest(vector, count))
+                    positions = encode_text(sketches.find_nearest(vector, count))
                     found = self._db.execute(statement, (positions, model, *values))
                     best = rank_nearest(vector, found, query.limit, damaged)
                 else:
@@ -287,7 +288,7 @@ class SqliteReader(StoreReader):
         statement = SQL["wanted_positions"].format(conditions=where)
 
         def find_accepted(seqs: Sequence[int]) -> list[int]:
-            return [seq for (seq,) in self._db.execute(statement, (encode_list(seqs), *values))]
+            return [seq for (seq,) in self._db.execute(statement, (encode_text(seqs), *values))]
 
         limit = len(cosines.seqs) if query.limit is None else query.limit
         best = cosines.choose_nearest(limit, find_accepted, self._edition(where, *values))
@@ -334,9 +335,9 @@ class SqliteReader(StoreReader):
         rows: Iterable[Sequence[Any]]
         if are_matches:
             readable = [seq for seq in seqs if self._reach.reads(self._parsed_records[seq].scope)]
-            rows = self._db.execute(SQL["vectors_of_matches"], (model, encode_list(sorted(readable))))
+            rows = self._db.execute(SQL["vectors_of_matches"], (model, encode_text(sorted(readable))))
         else:
-            found_rows = self._db.execute(SQL["vectors_of_positions"], (model, encode_list(sorted(seqs))))
+            found_rows = self._db.execute(SQL["vectors_of_positions"], (model, encode_text(sorted(seqs))))
             rows = (row for row in found_rows if self._reach.reads(row[2]))
         found, scores = compute_cosines(vector, rows, self.damaged_vectors)
         best: dict[int, float] = {}
@@ -350,7 +351,7 @@ class SqliteReader(StoreReader):
         texts = read_texts(self._db)
         unindexed = UnindexedTexts(texts) if texts else None
         if self._reach.readable is None:
-            counts.update(self._db.execute(SQL["frequency"], (encode_list(wanted),)))
+            counts.update(self._db.execute(SQL["frequency"], (encode_text(wanted),)))
             for token in filter(is_prefix_term, wanted):
                 counts[token] = self._db.execute(SQL["frequency_of_prefix"], (token,)).get
             if unindexed is not None:
@@ -453,7 +454,7 @@ class SqliteReader(StoreReader):
             texts = {record.seq: record.text for record in found if self._reach.reads(record.scope)}
             missing = [seq for seq in missing if seq not in texts]
         missing.sort()  # entries next to each other are on one page
-        rows = self._db.execute(SQL["texts_at"], (encode_list(missing),)) if missing else ()
+        rows = self._db.execute(SQL["texts_at"], (encode_text(missing),)) if missing else ()
         readable = (row for row in rows if self._reach.reads(row[3]))
         if shared is None:
             return dict(self._parse_texts(readable))
@@ -481,7 +482,7 @@ class SqliteReader(StoreReader):
             sizes: dict[int, int] = {}
 
             def read_rows() -> Iterator[Sequence[Any]]:
-                for row in self._db.execute(SQL["entries_at"], (encode_list(missing),)):
+                for row in self._db.execute(SQL["entries_at"], (encode_text(missing),)):
                     sizes[row[0]] = len(row[1])
                     yield row
 

@@ -6,7 +6,7 @@ import os
 import random
 import secrets
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -243,7 +243,13 @@ def migrate(database: apsw.Connection, path: Path | None, progress: Progress | N
         present = int(str(database.pragma("user_version")))
         scripts = MIGRATIONS.after(present)
         if present and scripts and path is not None:
-            _copy_before_migration(path)
+            target, number = path.with_name(f"{path.name}.before-schema-{MIGRATIONS.latest}"), 1
+            while target.exists():  # the copy of a migration that was killed
+                number += 1
+                target = path.with_name(f"{path.name}.before-schema-{MIGRATIONS.latest}-{number}")
+            with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as reader:
+                register_functions(reader)  # another connection, because this one is in a transaction
+                copy_database(reader, target)
         for done, script in enumerate(scripts, start=1):
             database.execute(script)
             if present and progress is not None:
@@ -253,20 +259,6 @@ def migrate(database: apsw.Connection, path: Path | None, progress: Progress | N
     except BaseException:
         database.execute("ROLLBACK")
         raise
-
-
-def _copy_before_migration(path: Path) -> None:
-    """Copy a store of an older schema, over another connection, because the one that migrates is in a transaction."""
-    target, number = path.with_name(f"{path.name}.before-schema-{MIGRATIONS.latest}"), 1
-    while target.exists():  # the copy of a migration that was killed
-        number += 1
-        target = path.with_name(f"{path.name}.before-schema-{MIGRATIONS.latest}-{number}")
-    reader = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        register_functions(reader)
-        copy_database(reader, target)
-    finally:
-        reader.close()
 
 
 def copy_database(database: apsw.Connection, target: Path) -> None:

@@ -12,11 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
+from typing import Any
 
 import apsw
 
 from lukasa.errors import StoreDamaged
-from lukasa.storage.sqlite.sql import SQL, query_rows
+from lukasa.storage.sqlite.sql import SQL
 from lukasa.text.terms import WordPhrase, to_index_form, to_phrase, tokenize_phrase, tokenize_text
 
 MAX_POSITIONS = 32
@@ -29,10 +30,8 @@ MIN_IDF = 1e-6
 
 def read_texts(database: apsw.Connection) -> list[tuple[int, str, str]]:
     """Return position, scope and text of what is not indexed."""
-    return [
-        (seq, str(scope), text.decode("utf-8", "replace"))
-        for seq, scope, text in query_rows(database, "unindexed_texts")
-    ]
+    rows: Any = database.execute(SQL["unindexed_texts"])
+    return [(seq, str(scope), text.decode("utf-8", "replace")) for seq, scope, text in rows]
 
 
 def index_texts(database: apsw.Connection) -> None:

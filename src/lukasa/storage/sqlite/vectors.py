@@ -21,7 +21,8 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-from lukasa.storage.sqlite.sql import SQL, encode_list
+from lukasa.core.canonical_json import encode_text
+from lukasa.storage.sqlite.sql import SQL
 
 EXACT_SEARCH_LIMIT = 4_000
 """Up to this many vectors are compared exactly."""
@@ -248,17 +249,6 @@ def rank_nearest(
     return list(best.items())
 
 
-def _list_best(seqs: NDArray[np.int64], cosines: NDArray[np.float32], limit: int) -> list[tuple[int, float]]:
-    """Return position and cosine of the best, best first; of equal ones the oldest first. A record counts by its best chunk."""
-    order = np.lexsort((seqs, -cosines))
-    best = dict(zip(seqs[order[:limit]].tolist(), cosines[order[:limit]].tolist(), strict=True))
-    if len(best) < min(limit, len(seqs)):  # some have several chunks
-        best = {}
-        for seq, cosine in zip(seqs[order].tolist(), cosines[order].tolist(), strict=True):
-            best.setdefault(seq, cosine)
-    return list(islice(best.items(), limit))
-
-
 def compute_cosines(
     vector: Sequence[float], rows: Iterable[Sequence[Any]], damaged: set[int] | None = None
 ) -> tuple[list[int], NDArray[np.float32]]:
@@ -451,7 +441,7 @@ class SketchArray(NamedTuple):
             is_here, stored = self.vectors.find(indexes, len(vector))
 
             def find_indexed(seqs: Sequence[int]) -> Collection[int]:
-                return [seq for (seq,) in database.execute(SQL["current_texts_at"], (encode_list(seqs),))]
+                return [seq for (seq,) in database.execute(SQL["current_texts_at"], (encode_text(seqs),))]
 
             is_current = self.vectors.positions.select(self.seqs, indexes[is_here], find_indexed, edition)
             known, stored = wanted[is_here][is_current], stored if is_current.all() else stored[is_current]
@@ -459,13 +449,19 @@ class SketchArray(NamedTuple):
             wanted = wanted[~is_here]
         rows: list[Any] = []
         if len(wanted):
-            rows = database.execute(SQL["current_vectors"], (model, encode_list(wanted.tolist()))).fetchall()
+            rows = database.execute(SQL["current_vectors"], (model, encode_text(wanted.tolist()))).fetchall()
         found, decoded = decode_vectors(rows, len(vector), damaged)
         if self.vectors is not None and rows and not damaged:
             self.vectors.add(self.seqs, rows, len(vector))
         seqs = np.concatenate((known, np.array(found, dtype=np.int64)))
         cosines = _multiply(np.concatenate((stored, decoded)) if len(stored) else decoded, vector)
-        return _list_best(seqs, cosines, limit)
+        order = np.lexsort((seqs, -cosines))
+        best = dict(zip(seqs[order[:limit]].tolist(), cosines[order[:limit]].tolist(), strict=True))
+        if len(best) < min(limit, len(seqs)):  # some have several chunks
+            best = {}
+            for seq, cosine in zip(seqs[order].tolist(), cosines[order].tolist(), strict=True):
+                best.setdefault(seq, cosine)
+        return list(islice(best.items(), limit))
 
     def _count_differing_signs(self, sketch: NDArray[np.uint64]) -> NDArray[np.uint16]:
         """Count the differing signs of each sketch, block by block so that the work stays in the CPU cache."""

@@ -84,11 +84,22 @@ class SqliteWriter:
         self._group_size = 1
         self._commit_seconds = 0.0
         self._closed = False
+        self._schema = MIGRATIONS.latest
 
     @property
     def is_writing_thread(self) -> bool:
         """Whether the calling thread is running a write."""
         return self._leader_thread == threading.get_ident()
+
+    def _begin(self, database: apsw.Connection | apsw.Cursor) -> None:
+        """Begin a write. Refuse it if the schema was changed since this process opened the file, as a newer Lukasa does."""
+        database.execute("BEGIN IMMEDIATE")
+        if (version := database.execute("PRAGMA user_version").get) != self._schema:
+            database.execute("ROLLBACK")
+            raise StoreNewer(
+                f"The store was changed to schema {version} while it was open; this process writes schema {self._schema}.",
+                hint="Restart the process with the Lukasa that changed the store.",
+            )
 
     def run(self, work: BatchWork[T], fast_path: FastPath[T] | None = None) -> T:
         """Run ``work`` in a write transaction and return once it is durable."""
@@ -217,7 +228,7 @@ class SqliteWriter:
 
     def _run_transaction(self, jobs: list[_WriteJob[Any]], *, check_fresh_ids: bool = False) -> None:
         database = self._get_connection()
-        _begin(database)
+        self._begin(database)
         try:
             pending = SqlitePendingBatch(database, self._near_duplicate_kinds, check_fresh_ids=check_fresh_ids)
             for job in jobs:
@@ -245,7 +256,7 @@ class SqliteWriter:
         cursor = self._cursor
         if cursor is None:
             cursor = self._cursor = database.cursor()
-        _begin(cursor)
+        self._begin(cursor)
         try:
             done = fast_path(cursor)
             cursor.execute("COMMIT" if done is not None else "ROLLBACK")
@@ -286,17 +297,6 @@ class SqliteWriter:
         connection, self._connection, self._cursor = self._connection, None, None
         if connection is not None:
             connection.close(True)
-
-
-def _begin(database: apsw.Connection | apsw.Cursor) -> None:
-    """Begin a write. Refuse it if the schema was changed since this process opened the file, as a newer Lukasa does."""
-    database.execute("BEGIN IMMEDIATE")
-    if (version := database.execute("PRAGMA user_version").get) != MIGRATIONS.latest:
-        database.execute("ROLLBACK")
-        raise StoreNewer(
-            f"The store was changed to schema {version} while it was open; this process writes schema {MIGRATIONS.latest}.",
-            hint="Restart the process with the Lukasa that changed the store.",
-        )
 
 
 def _roll_back(database: apsw.Connection) -> None:

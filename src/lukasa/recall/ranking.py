@@ -330,7 +330,10 @@ def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Re
     """Compare the best hits, and tell which supersede others and which contradict more trusted ones."""
     dated: list[_DatedHit] = []
     linked: set[tuple[Key, Key]] = set()
-    for hit in _select_compared(hits, min(max(k, MIN_COMPARED), MAX_COMPARED)):
+    best = hits[: min(max(k, MIN_COMPARED), MAX_COMPARED)]
+    missing = max(_OWNERS_COMPARED - sum(not hit.candidate.author for hit in best), 0)
+    others = (hit for hit in hits[len(best) : _OWNERS_DEPTH] if not hit.candidate.author)
+    for hit in (*best, *islice(others, missing)):  # further ones of the owner, if few are among the best
         if hit.repeats is None:
             record = records[hit.candidate.seq]
             groups = _group_statements(hit.candidate.text, record.speaker)
@@ -359,15 +362,6 @@ def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Re
             elif older.record.author and not newer.record.author and _contradicts_owner(older, newer):
                 contradicted.setdefault(older.seq, newer.seq)
     return Disagreements(newest, {seq: other for seq, other in contradicted.items() if seq not in newest})
-
-
-def _select_compared(hits: Sequence[RankedCandidate], count: int) -> Sequence[RankedCandidate]:
-    """Return the hits to compare: the best ones, and further ones of the owner if few are among them."""
-    best = hits[:count]
-    missing = _OWNERS_COMPARED - sum(not hit.candidate.author for hit in best)
-    if missing <= 0:
-        return best
-    return [*best, *islice((hit for hit in hits[count:_OWNERS_DEPTH] if not hit.candidate.author), missing)]
 
 
 def _contradicts_owner(agents: _DatedHit, owners: _DatedHit) -> bool:

@@ -403,7 +403,8 @@ class Recall(CallerService):
             if deadline is not None:
                 patience = min(patience, deadline / 2)
             unindexed = finish_by(ends, lambda: self.index.catch_up(patience))
-            model, note = self.index.choose_embedder().name, self.index.outdated_note
+            embedder = self.index.choose_embedder()
+            model, note = embedder.name, embedder.outdated_note
         except (MissingExtra, StoreUnavailable) as error:
             note = self._without_vectors(error)
         text, used = query[:MAX_QUESTION_LENGTH], model.partition("+")[0]
@@ -459,7 +460,9 @@ class Recall(CallerService):
             ranked = [hit for hit in ranked if hit.relevance >= min_relevance]
         ranked = source_trust.cap_by_sources(ranked, k)
         newest_by_seq, contradicted_by_seq = find_disagreements(ranked, found.records, k)
-        if (newest_by_seq or contradicted_by_seq) and _asks_for_present(found.question):
+        asks_for_other_time = found.question.order is TimeOrder.OLDEST or found.question.periods
+        asks_for_present = not asks_for_other_time and found.question.kind is not QuestionKind.THREAD
+        if (newest_by_seq or contradicted_by_seq) and asks_for_present:
             ranked = put_newest_first(ranked, found.records, newest_by_seq)
             ranked = put_trusted_first(ranked, contradicted_by_seq)
         superseded: dict[int, list[Supersession]] = {}
@@ -654,11 +657,6 @@ def _select_part(text: str, terms: Sequence[str], length: int) -> str:
             start = max(head, offset - MAX_WHOLE_LENGTH // 2)
             parts.append(text[start : start + MAX_WHOLE_LENGTH])
     return "\n".join(dict.fromkeys(parts))
-
-
-def _asks_for_present(question: ParsedQuestion) -> bool:
-    """Return whether a question wants what holds now, and not the beginning, a period or the order of events."""
-    return question.order is not TimeOrder.OLDEST and not question.periods and question.kind is not QuestionKind.THREAD
 
 
 def _links_between(records: Mapping[int, Record]) -> dict[int, frozenset[int]]:

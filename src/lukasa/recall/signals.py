@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import compress
 from math import log
 from typing import Any, NamedTuple
@@ -170,13 +170,6 @@ def speaks_of_self(text: str) -> bool:
     return _FIRST_PERSON.search(text) is not None
 
 
-def _question_share(passage: str) -> float:
-    """Return the share of a text that is brief questions."""
-    sentences = [sentence for found in _SENTENCE.findall(passage) if (sentence := found.strip())]
-    brief = (len(text) for text in sentences if text.endswith("?") and len(text) <= _MAX_BRIEF_LENGTH)
-    return sum(brief) / (sum(map(len, sentences)) or 1)
-
-
 def states_rule(passage: str) -> bool:
     """Return whether a text states a standing rule."""
     lowered = passage.lower()
@@ -186,18 +179,11 @@ def states_rule(passage: str) -> bool:
     return False
 
 
-def _count_mentions(passage: str) -> tuple[int, int, int, bool]:
-    """Count the words of the first and the second person and the names in a text, and tell whether it has a digit."""
-    return (
-        len(_FIRST_PERSON.findall(passage)),
-        len(_SECOND_PERSON.findall(passage)),
-        len(_NAME.findall(passage)),
-        any(map(str.isdecimal, passage)),
-    )
-
-
 def _count_mentions_together(passages: Sequence[str]) -> tuple[NDArray[Any], ...]:
-    """Return what ``_count_mentions`` does for many ASCII texts at once: all are joined, and searched byte by byte."""
+    """Count the words of the first and the second person and the names of many ASCII texts, and tell which have a digit.
+
+    All texts are joined, and searched byte by byte.
+    """
     joined = "\n".join(("", *passages, *[""] * 6)).encode()  # a search looks one byte back and up to five ahead
     data = np.frombuffer(joined, np.uint8)
     classes = np.frombuffer(joined.translate(_CLASSES_OF_BYTE), np.uint8)
@@ -237,18 +223,24 @@ def compute_features(passages: Sequence[str]) -> TextFeatures:
     mentions = np.zeros((4, len(passages)), dtype=np.int64)
     mentions[:, is_ascii] = _count_mentions_together(list(compress(passages, is_ascii)))
     for index in np.flatnonzero(~is_ascii).tolist():
-        mentions[:, index] = _count_mentions(passages[index])
+        counts = [len(pattern.findall(passages[index])) for pattern in (_FIRST_PERSON, _SECOND_PERSON, _NAME)]
+        mentions[:, index] = (*counts, any(map(str.isdecimal, passages[index])))
     first_person, second_person, names, has_digit = mentions
+    shares_of_questions = np.zeros(len(passages))
+    for index, passage in enumerate(passages):
+        if "?" in passage:
+            sentences = [sentence for found in _SENTENCE.findall(passage) if (sentence := found.strip())]
+            brief = (len(text) for text in sentences if text.endswith("?") and len(text) <= _MAX_BRIEF_LENGTH)
+            shares_of_questions[index] = sum(brief) / (sum(map(len, sentences)) or 1)
     return TextFeatures(
         personal=np.minimum(1.0, first_person / 3),
-        question_share=_to_array([_question_share(passage) if "?" in passage else 0.0 for passage in passages]),
+        question_share=shares_of_questions,
         specific=np.minimum(1.0, (names + has_digit) / 2),
         about_speaker=(first_person + 1) / (first_person + second_person + 1.5),
     )
 
 
 _FEATURE_BYTES = 500
-_features: BoundedCache[str, tuple[float, ...]] = BoundedCache(16_000_000)
 
 
 def _cached_features(passages: Sequence[str]) -> TextFeatures:
@@ -259,6 +251,9 @@ def _cached_features(passages: Sequence[str]) -> TextFeatures:
             known[passage] = tuple(features)
             _features.keep(passage, tuple(features), _FEATURE_BYTES + len(passage))
     return TextFeatures(*np.array([known[passage] for passage in passages]).reshape(-1, len(TextFeatures._fields)).T)
+
+
+_features: BoundedCache[str, tuple[float, ...]] = BoundedCache(16_000_000)
 
 
 _cached_periods = cache_texts(1 << 13, 8_000_000)(find_periods)
@@ -354,11 +349,12 @@ class RankingEvidence:
         self.question = question
         self.candidates = candidates
         self.corpus = corpus
+        self.asks_for_several = asks_for_several(question)
         self.term_weights = np.array([corpus.term_weight(term) for term in question.terms])
-
-    @cached_property
-    def asks_for_several(self) -> bool:
-        return asks_for_several(self.question)
+        self.asked_weights = np.where([term in question.names for term in question.terms], 0.0, self.term_weights)
+        """The weights of the question's terms; names of speakers have none."""
+        self.cosines: Values = np.array([candidate.cosine for candidate in candidates], dtype=np.float64)
+        """The cosine of each candidate; not a number where it has none."""
 
     @property
     def zeros(self) -> Values:
@@ -407,12 +403,6 @@ class RankingEvidence:
         return self.term_matches.presence_in_text[[rows[candidate.text] for candidate in self.candidates]]
 
     @cached_property
-    def asked_weights(self) -> Values:
-        """The weights of the question's terms; names of speakers have none."""
-        names = self.question.names
-        return np.where([term in names for term in self.question.terms], 0.0, self.term_weights)
-
-    @cached_property
     def covered_shares(self) -> Values:
         """The share of the question, rare words counting more, that one passage of each text holds.
 
@@ -433,7 +423,7 @@ class RankingEvidence:
                 share[index] = (passage + sentence) / 2
         return share
 
-    @cached_property
+    @property
     def shares_with_question(self) -> Values:
         """The covered shares, where a short turn and the question it follows are one passage."""
         answers = [
@@ -454,11 +444,6 @@ class RankingEvidence:
         return shares
 
     @cached_property
-    def cosines(self) -> Values:
-        """The cosine of each candidate; not a number where it has none."""
-        return np.array([candidate.cosine for candidate in self.candidates], dtype=np.float64)
-
-    @cached_property
     def vector_scores(self) -> Values:
         cosines = self.cosines
         is_unknown = np.isnan(cosines)
@@ -468,7 +453,7 @@ class RankingEvidence:
         asked = np.array([candidate.asked_cosine for candidate in self.candidates], dtype=np.float64)
         return _scale_to_unit(np.fmax(cosines, cosines + _ANSWER_SHARE * (asked - cosines)), _MIN_COSINE_SPREAD)
 
-    @cached_property
+    @property
     def subject_matches(self) -> Values:
         """1 for authors the question is about; 1 for all when it is about no one in particular."""
         wanted = self.question.subject
@@ -482,7 +467,6 @@ class RankingEvidence:
         if not asked:
             return self.zeros
 
-        @cache
         def days_since(day: date | None) -> int:
             gaps = [] if day is None else [gap for period in asked if (gap := period.days_since(day)) is not None]
             return min(gaps, default=_DAYS_SOON_AFTER + 1)

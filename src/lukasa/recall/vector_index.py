@@ -64,6 +64,17 @@ class PassageEmbedder:
     def length(self) -> int:
         return self.embedder.length
 
+    @property
+    def outdated_note(self) -> str:
+        """A note when the store's vectors were computed in another way than this version does; else empty.
+
+        Such vectors are still searched, but none are added to them.
+        """
+        usual = f"{self.embedder.name}+{PREPARATION}"
+        if self.name == usual:
+            return ""
+        return f"The vectors of this store are those of {self.name}, today they would be those of {usual}: run `lukasa reembed`."
+
     def embed(self, texts: Sequence[str]) -> Vectors:
         return self.embedder.embed([lead_passage(text) for text in texts])
 
@@ -126,18 +137,6 @@ class VectorIndex:
             return {"embedder": str(setting.body["embedder"]), "model": str(setting.body["model"]).partition("+")[0]}
         requested = self._requested if isinstance(self._requested, str) else getattr(self._requested, "name", None)
         return {"embedder": requested or self._default or best_installed_embedder(), "model": ""}
-
-    @property
-    def outdated_note(self) -> str:
-        """A note when the store's vectors were computed in another way than this version does; else empty.
-
-        Such vectors are still searched, but none are added to them.
-        """
-        chosen = self.choose_embedder()
-        kept, usual = chosen.name, PassageEmbedder.from_embedder(chosen.embedder).name
-        if kept == usual:
-            return ""
-        return f"The vectors of this store are those of {kept}, today they would be those of {usual}: run `lukasa reembed`."
 
     def _resolve_embedder(self) -> PassageEmbedder:
         requested = self._requested
@@ -215,7 +214,7 @@ class VectorIndex:
         Without a limit a store that cannot be written is an error; with one, ``write_failure`` says so.
         """
         embedder = self.choose_embedder()
-        if self.outdated_note or (seconds is not None and time.monotonic() < self._retry_at):
+        if embedder.outdated_note or (seconds is not None and time.monotonic() < self._retry_at):
             return self._count_missing(embedder)
         try:
             missing = self._embed_missing(embedder, seconds, progress)

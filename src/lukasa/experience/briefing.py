@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from lukasa.core.clock import to_iso
 from lukasa.core.freshness import describe_freshness, describe_left_out, is_expired, stated_at
@@ -35,7 +35,6 @@ from lukasa.recall.unconfirmed_orders import (
     is_confirmed_by_owner,
     split_by_reason,
 )
-from lukasa.storage.engine import Reader
 
 MAX_KNOWLEDGE, MAX_EPISODES, MAX_SKILLS = 5, 3, 3
 KIND_WEIGHTS: Mapping[str, float] = {PATTERN: 0.5, FACT: 0.5, EPISODE: 0.3, SKILL: 0.2, ANTIPATTERN: 0.5}
@@ -236,33 +235,21 @@ def leave_out_unconfirmed(
     shown = []
     with journal.snapshot() as reader:
         for entry in entries:
-            record, voices = entry.record, _describe_voices(reader, entry.record)
+            record, voices, is_alone = entry.record, "", False
+            if record.origin == CONSOLIDATED and record.kind in (PATTERN, ANTIPATTERN):  # made of whose episodes?
+                item = KnowledgeItem(record)
+                sources = (reader.get(key) for key in item.sources)
+                voices = f"{item.voices} authors"
+                if item.voices <= 1:
+                    voices = next((source.author for source in sources if source is not None), record.author)
+                    is_alone = bool(voices) and not is_confirmed_by_owner(reader, record)
             if record.key in orders:
                 left_out[record.key] = LeftOutRecord(record, ORDERS)
-            elif voices.is_alone and not journal.reach.unlimited and journal.author != voices.names:
+            elif is_alone and not journal.reach.unlimited and journal.author != voices:
                 left_out[record.key] = LeftOutRecord(record, ONE_VOICE)
             else:
-                shown.append(replace(entry, voices=voices.names))
+                shown.append(replace(entry, voices=voices))
     return shown
-
-
-class _Voices(NamedTuple):
-    """Who says what a pattern says."""
-
-    names: str
-    is_alone: bool = False
-    """Whether one agent alone says so, and the owner has not confirmed it."""
-
-
-def _describe_voices(reader: Reader, record: Record) -> _Voices:
-    """Say whose episodes a pattern was made of, if consolidation made it."""
-    if record.origin != CONSOLIDATED or record.kind not in (PATTERN, ANTIPATTERN):
-        return _Voices("")
-    if (count := KnowledgeItem(record).voices) > 1:
-        return _Voices(f"{count} authors")
-    sources = (reader.get(key) for key in KnowledgeItem(record).sources)
-    name = next((source.author for source in sources if source is not None), record.author)
-    return _Voices(name, bool(name) and not is_confirmed_by_owner(reader, record))
 
 
 def _best_current(

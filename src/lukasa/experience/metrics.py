@@ -159,14 +159,23 @@ class TaskMetrics(CallerService):
         by_day: dict[str, list[Episode]] = {date.isoformat(): [] for date in dates}
         for episode in done:
             by_day[episode.day].append(episode)
+        summaries, means = list[DashboardDay](), dict[str, float | None]()
+        for day, own in by_day.items():
+            succeeded, failed = (sum(test(episode.outcome) for episode in own) for test in (is_success, is_failure))
+            seconds = sum(episode.duration_seconds for episode in own)
+            errors = sum(len(episode.errors) for episode in own)
+            summaries.append(DashboardDay(day, len(own), succeeded, failed, seconds, errors))
+        for name in _REWARD_WEIGHTS:
+            values = (getattr(reward, name) for reward in rewards)
+            means[name] = _mean(value for value in values if value is not None)
         return TaskDashboard(
             to_iso(since), to_iso(until), episodes=len(done), tasks=len(costs),
             agents=len({episode.agent for episode in done if episode.agent}), unfinished=len(episodes) - len(done),
             success_rate=_mean(float(is_success(episode.outcome)) for episode in judged),
             mean_seconds=_mean(episode.duration_seconds for episode in done),
             mean_retries=_mean(cost.retries for cost in costs), mean_reward=_mean(reward.total for reward in rewards),
-            rewards={name: _mean_signal(rewards, name) for name in _REWARD_WEIGHTS},
-            days=tuple(_summarise_day(day, own) for day, own in by_day.items()),
+            rewards=means,
+            days=tuple(summaries),
         )  # fmt: skip
 
     def _read_window(self, days: int) -> tuple[datetime, datetime, Sequence[Episode]]:
@@ -180,13 +189,6 @@ class TaskMetrics(CallerService):
             for record in self._journal.read(Query(kinds=(PREFERENCE,), labels=(f"day={day}",))):
                 found[record.scope, record.id] = float(record.body["score"])
         return found
-
-
-def _summarise_day(day: str, episodes: Sequence[Episode]) -> DashboardDay:
-    succeeded = sum(is_success(episode.outcome) for episode in episodes)
-    failed = sum(is_failure(episode.outcome) for episode in episodes)
-    seconds = sum(episode.duration_seconds for episode in episodes)
-    return DashboardDay(day, len(episodes), succeeded, failed, seconds, sum(len(found.errors) for found in episodes))
 
 
 def count_retries(episode: Episode) -> int:
@@ -233,11 +235,6 @@ def compute_rewards(episodes: Sequence[Episode], preferences: Mapping[tuple[str,
             EpisodeReward(episode.id, episode.task_id, outcome, round(efficiency, 3), preference, round(total, 3))
         )
     return rewards
-
-
-def _mean_signal(rewards: Iterable[EpisodeReward], name: str) -> float | None:
-    values = (getattr(reward, name) for reward in rewards)
-    return _mean(value for value in values if value is not None)
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -51,8 +51,31 @@ class MemoryFolder:
             files = self._read_files(reader)
         if path not in files:
             raise ToolError(f"The path {command.path} does not exist. Please provide a valid path.")
-        text = files[path]
-        return _show_folder(files, path) if text is None else _show_file(command, text)
+        if (text := files[path]) is not None:
+            lines, first = text.split("\n"), 1
+            if len(lines) > MAX_LINES:
+                raise ToolError(f"File {command.path} exceeds maximum line limit of 999,999 lines.")
+            wanted = getattr(command, "view_range", None)
+            if wanted and len(wanted) == 2:
+                first = max(1, wanted[0])
+                lines = lines[first - 1 : len(lines) if wanted[1] == -1 else wanted[1]]
+            return f"Here's the content of {command.path} with line numbers:\n" + _number_lines(lines, first)
+        lines = [f"{_FOLDER_SIZE}\t{path}"]
+        for parts, name in sorted(
+            (name[len(path) + 1 :].split("/"), name) for name in files if name.startswith(f"{path}/")
+        ):
+            if len(parts) > _MAX_DEPTH or any(part.startswith(".") for part in parts):
+                continue
+            if (text := files[name]) is None:
+                lines.append(f"{_FOLDER_SIZE}\t{name}/")
+                continue
+            size = len(text.encode("utf-8", "surrogatepass"))
+            power = min(max(size.bit_length() - 1, 0) // 10, 3)
+            value = size / 1024**power
+            number = f"{int(value)}" if value == int(value) else f"{value:.1f}"
+            lines.append(f"{number}{'BKMG'[power]}\t{name}")
+        head = f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:\n"
+        return head + "\n".join(lines)
 
     def create(self, command: Any) -> str:
         path = _check_path(command.path)
@@ -261,37 +284,6 @@ def _require_file(files: Files, path: str, shown: str) -> str:
     if text is None:
         raise ToolError(f"The path {shown} is not a file.")
     return text
-
-
-def _show_folder(files: Files, folder: str) -> str:
-    lines = [f"{_FOLDER_SIZE}\t{folder}"]
-    within = sorted(
-        (name.removeprefix(folder + "/").split("/"), name) for name in files if name.startswith(f"{folder}/")
-    )
-    for parts, name in within:
-        if len(parts) <= _MAX_DEPTH and not any(part.startswith(".") for part in parts):
-            text = files[name]
-            if text is None:
-                lines.append(f"{_FOLDER_SIZE}\t{name}/")
-                continue
-            size = len(text.encode("utf-8", "surrogatepass"))
-            power = min(max(size.bit_length() - 1, 0) // 10, 3)
-            value = size / 1024**power
-            number = f"{int(value)}" if value == int(value) else f"{value:.1f}"
-            lines.append(f"{number}{'BKMG'[power]}\t{name}")
-    head = f"Here're the files and directories up to 2 levels deep in {folder}, excluding hidden items:\n"
-    return head + "\n".join(lines)
-
-
-def _show_file(command: Any, text: str) -> str:
-    lines, first = text.split("\n"), 1
-    if len(lines) > MAX_LINES:
-        raise ToolError(f"File {command.path} exceeds maximum line limit of 999,999 lines.")
-    wanted = getattr(command, "view_range", None)
-    if wanted and len(wanted) == 2:
-        first = max(1, wanted[0])
-        lines = lines[first - 1 : len(lines) if wanted[1] == -1 else wanted[1]]
-    return f"Here's the content of {command.path} with line numbers:\n" + _number_lines(lines, first)
 
 
 def _number_lines(lines: Sequence[str], first: int) -> str:

@@ -124,7 +124,15 @@ def proposal_draft(drafts: Sequence[Draft], author: str, reason: str) -> Draft |
     It lies in the scope of the records, or in the author's own if they have several, so that nobody sees what he may not. It
     is derived from the records, so that their erasure reaches it.
     """
-    changes = [_change_json(draft) for draft in drafts]
+    changes = []
+    for draft in drafts:
+        kept = {
+            "kind": draft.kind, "id": draft.id, "scope": draft.scope, "text": draft.text, "body": dict(draft.body),
+            "labels": list(draft.labels), "deleted": draft.deleted, "expected": draft.expected,
+            "happened_at": None if draft.happened_at is None else to_iso(draft.happened_at),
+            "links": [{"relation": link.relation, "scope": link.to.scope, "kind": link.to.kind, "id": link.to.id} for link in draft.links],
+        }  # fmt: skip
+        changes.append({name: value for name, value in kept.items() if value not in ("", [], {}, False, None)})
     body = {"state": "open", "by": author, "why": reason, "changes": changes}
     if len(encoded := canonical_json.encode(body)) > _MAX_PROPOSED_CHARACTERS:
         return None
@@ -135,17 +143,6 @@ def proposal_draft(drafts: Sequence[Draft], author: str, reason: str) -> Draft |
         PROPOSAL, body=body, id=id, scope=scopes.pop() if len(scopes) == 1 else author or SYSTEM, author=author,
         origin="proposal", labels=("state=open",), links=tuple(links),
     )  # fmt: skip
-
-
-def _change_json(draft: Draft) -> dict[str, Any]:
-    """Return what a proposal keeps of a draft."""
-    kept = {
-        "kind": draft.kind, "id": draft.id, "scope": draft.scope, "text": draft.text, "body": dict(draft.body),
-        "labels": list(draft.labels), "deleted": draft.deleted, "expected": draft.expected,
-        "happened_at": None if draft.happened_at is None else to_iso(draft.happened_at),
-        "links": [{"relation": link.relation, "scope": link.to.scope, "kind": link.to.kind, "id": link.to.id} for link in draft.links],
-    }  # fmt: skip
-    return {name: value for name, value in kept.items() if value not in ("", [], {}, False, None)}
 
 
 def change_draft(change: Mapping[str, Any]) -> Draft:

@@ -75,7 +75,16 @@ def back_up_store(
         snapshot = folder / SNAPSHOT
         journal.damaged.clear()
         journal.backup(snapshot)
-        fingerprint, damaged = _fingerprint_snapshot(snapshot, open_journal)
+        damaged, fingerprint = list[str](), Fingerprint()
+        if is_log_file(snapshot):
+            with snapshot.open("rb") as file:
+                for _ in parse_log(file, fingerprint):
+                    pass
+        else:
+            copy = snapshot.with_name("copy")
+            shutil.copyfile(snapshot, copy)  # opening a store may change its file, and the snapshot must stay as it is
+            with open_journal(copy) as copied:
+                fingerprint, damaged = Fingerprint.of(copied.read(ENTIRE_LOG)), copied.list_damaged()
         facts: dict[str, Any] = {
             "engine": location.engine, "versions": fingerprint.versions, "digest": fingerprint.digest,
         }  # fmt: skip
@@ -83,20 +92,6 @@ def back_up_store(
             facts["damaged"] = damaged
         members = [(SNAPSHOT, snapshot), *_copy_session_files(files, folder)]
         return archives.put(members, facts, secret=secret, keep=keep)
-
-
-def _fingerprint_snapshot(snapshot: Path, open_journal: OpenJournal) -> tuple[Fingerprint, list[str]]:
-    """Return the fingerprint of a snapshot, and the names of its damaged records."""
-    if is_log_file(snapshot):
-        fingerprint = Fingerprint()
-        with snapshot.open("rb") as file:
-            for _ in parse_log(file, fingerprint):
-                pass
-        return fingerprint, []
-    copy = snapshot.with_name("copy")
-    shutil.copyfile(snapshot, copy)  # opening a store may change its file, and the snapshot must stay as it is
-    with open_journal(copy) as journal:
-        return Fingerprint.of(journal.read(ENTIRE_LOG)), journal.list_damaged()
 
 
 def _copy_session_files(files: FileStore, folder: Path) -> Iterator[tuple[str, Path]]:

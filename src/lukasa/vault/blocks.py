@@ -159,7 +159,13 @@ def _fit_entries(
         rest = Counter(entry.heading for entry in entries[count:]) + (unread or Counter())
         counts = " and ".join(f"{number:,} of {heading}" for heading, number in rest.items())
         note = [f"- … {counts} did not fit; {_LIST_HINT}."] if unread is not None and rest else []
-        return _render_entries(entries[:count], head, tail, note)
+        lines, heading = list[str](), ""
+        for entry in entries[:count]:
+            if entry.heading != heading:
+                heading = entry.heading
+                lines.append(f"## {heading}")
+            lines.append(entry.line)
+        return head + "\n".join([*lines, *note]) + tail
 
     low, high = 0, len(entries)
     while low < high:
@@ -173,14 +179,3 @@ def _fit_entries(
     if tokens > budget:  # not even the line about what is left out fits
         text, tokens = "", 0
     return PromptBlock(text, tokens, low, cut=bool(left_out), counted_by=counter.name, left_out=left_out)
-
-
-def _render_entries(entries: Sequence[BlockEntry], head: str, tail: str, note: Sequence[str] = ()) -> str:
-    lines, heading = list[str](), ""
-    for entry in entries:
-        if entry.heading != heading:
-            heading = entry.heading
-            lines.append(f"## {heading}")
-        lines.append(entry.line)
-    lines += note
-    return head + "\n".join(lines) + tail

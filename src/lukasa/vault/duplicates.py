@@ -67,11 +67,11 @@ class ComparableText:
     def words(self) -> frozenset[str]:
         return distinct_words(self.folded_text)
 
-    @cached_property
+    @property
     def digits(self) -> list[str]:
         return _DIGITS.findall(self.folded_text)
 
-    @cached_property
+    @property
     def pair_keys(self) -> tuple[int, ...]:
         return text_pair_keys(self.text, self.scope, MEMORY_KIND)
 
@@ -114,7 +114,8 @@ def find_similar(
     if is_document_rule:
         return [match for match, _ in found]
     if len(found) > MAX_COMPARED_FACTS:
-        found.sort(key=lambda pair: pair[1].digits != text.digits)
+        digits = text.digits
+        found.sort(key=lambda pair: pair[1].digits != digits)
     different = []
     for match, other in found[:MAX_COMPARED_FACTS]:
         difference = find_difference(text.text, other.text) if text.folded_text != other.folded_text else None

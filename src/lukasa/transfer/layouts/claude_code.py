@@ -127,15 +127,9 @@ def parse_transcript(lines: Iterable[Mapping[str, Any]]) -> Transcript:
                 errors.append({"type": f"{step['action']} failed", "message": output[:1_000]})
     times = [item.turn["timestamp"] for item in turns if item.turn["timestamp"] is not None]
     return Transcript(
-        tuple(turns),
-        " ".join(goal.split())[:500],
-        tuple(actions.values()),
-        tuple(errors),
-        tuple(artifacts),
-        min(times, default=None),
-        max(times, default=None),
-        last == "assistant",
-    )
+        tuple(turns), " ".join(goal.split())[:500], tuple(actions.values()), tuple(errors), tuple(artifacts),
+        min(times, default=None), max(times, default=None), last == "assistant",
+    )  # fmt: skip
 
 
 def _parse_action(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,14 @@ def read(journal: Journal, clock: Clock, new_id: IdMaker, source: Path, scope: s
                 reason = str(error) if isinstance(error, InvalidInput) else "not a node"
                 result.refused.append((f"line {number}", reason))
                 continue
-            added = _add_entity(graph, item) if isinstance(item, Entity) else graph.create_relations([item])
+            added: Any
+            if isinstance(item, Relation):
+                added = graph.create_relations([item])
+            else:
+                added = graph.create_entities([item])
+                if not added and not isinstance(added, Refused):  # a known entity gets its new observations
+                    added = graph.add_observations([(item.name, item.observations)])
+                    added = added if isinstance(added, Refused) else added[0][1]
             if isinstance(added, Refused):
                 result.refused.append((f"line {number}", added.reason))
             elif added:
@@ -71,12 +78,3 @@ def _parse_item(fields: Any) -> Entity | Relation:
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("names and observations are texts")
     return item
-
-
-def _add_entity(graph: MemoryGraph, entity: Entity) -> Any:
-    """Create an entity or add its new observations; return what was added, or a refusal."""
-    created = graph.create_entities([entity])
-    if created or isinstance(created, Refused):
-        return created
-    added = graph.add_observations([(entity.name, entity.observations)])
-    return added if isinstance(added, Refused) else added[0][1]

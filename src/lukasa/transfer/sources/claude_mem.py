@@ -33,25 +33,22 @@ def read_observations(path: Path) -> Iterator[SourceItem]:
         if not database.columns("observations"):
             raise FormatError(f"{path} is not a database of claude-mem.")
         for row in database.rows("observations", _OBSERVATION, "id"):
-            yield from _read_observation(row)
+            where, time = f"observation {row['id']}", _time_of(row)
+            if time is None:
+                yield Unreadable(where, "It has no time.")
+                continue
+            facts = _read_list(row["facts"])
+            title = ": ".join(part for part in (_text(row["title"]), _text(row["subtitle"])) if part)
+            narrative = _text(row["narrative"]) or ("" if facts else _text(row["text"]))
+            texts = [*facts, narrative or (title if not facts else "")]
+            own_tags = [f"title={title}"] if title else []
+            tags = [f"project={_text(row['project'])}", *own_tags, *_read_list(row["concepts"])]
+            for number, text in enumerate(texts):
+                if text:
+                    identity = f"{row['memory_session_id']}\0{row['created_at_epoch']}\0{row['id']}\0{number}"
+                    memory = make_memory("claude-mem", identity, text, time, category=_text(row["type"]), tags=tags)
+                    yield SourceMemory(where, memory)
         yield from _read_sessions(database)
-
-
-def _read_observation(row: Mapping[str, Any]) -> Iterator[SourceItem]:
-    where, time = f"observation {row['id']}", _time_of(row)
-    if time is None:
-        yield Unreadable(where, "It has no time.")
-        return
-    facts = _read_list(row["facts"])
-    title = ": ".join(part for part in (_text(row["title"]), _text(row["subtitle"])) if part)
-    narrative = _text(row["narrative"]) or ("" if facts else _text(row["text"]))
-    texts = [*facts, narrative or (title if not facts else "")]
-    tags = [f"project={_text(row['project'])}", *([f"title={title}"] if title else []), *_read_list(row["concepts"])]
-    for number, text in enumerate(texts):
-        if text:
-            identity = f"{row['memory_session_id']}\0{row['created_at_epoch']}\0{row['id']}\0{number}"
-            memory = make_memory("claude-mem", identity, text, time, category=_text(row["type"]), tags=tags)
-            yield SourceMemory(where, memory)
 
 
 def _read_sessions(database: ForeignDatabase) -> Iterator[SourceItem]:

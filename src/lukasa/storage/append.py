@@ -262,14 +262,15 @@ class TallyChanges:
         ]
 
 
-def parse_replayed_entry(reach: Reach, entry: bytes, digest: bytes) -> Record | str:
-    """Parse an entry of another log, or return why it is refused."""
-    if digest_of(entry) != digest:
-        return "the line does not match its digest"
-    record = parse_entry(entry, 0, digest)
-    if not reach.writes(record.scope):
-        return f"the scope {record.scope!r} is closed to this caller"
-    return record
+def parse_replayed_entries(reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[Record | str, bytes]]:
+    """Parse entries of another log, given with their digests; a string is the reason why an entry is refused."""
+    for entry, digest in lines:
+        if digest_of(entry) != digest:
+            yield "the line does not match its digest", entry
+            continue
+        record = parse_entry(entry, 0, digest)
+        is_open = reach.writes(record.scope)
+        yield record if is_open else f"the scope {record.scope!r} is closed to this caller", entry
 
 
 class Replay(ABC):

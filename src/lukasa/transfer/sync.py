@@ -139,7 +139,9 @@ def read_log_page(
     query = replace(ENTIRE_LOG, after=after, limit=limit)
     if pair is not None:
         query = replace(query, scopes=pair[:1], kinds=pair[1:])
-    found, records, size, position = list(journal.read(query)), list[Record](), 0, after
+    with journal.snapshot() as reader:
+        found, tip = reader.read(query), reader.tip()
+    records, size, position = list[Record](), 0, after
     for record in found:
         size += len(record.text)
         if records and size > _BATCH_BYTES:
@@ -147,7 +149,7 @@ def read_log_page(
         position = record.seq
         if is_synced(record):
             records.append(record)
-    return LogPage(records, position, journal.tip(), journal.reach.writable, journal.author)
+    return LogPage(records, position, tip, journal.reach.writable, journal.author)
 
 
 def is_synced(record: Record) -> bool:
@@ -221,7 +223,7 @@ class _SyncRun:
 
     def _take(self, records: Sequence[Record]) -> None:
         """Add entries of the hub here; keep both versions of those that conflict."""
-        entries = ((entry_bytes(record), record.digest) for record in records)
+        entries = [(entry_bytes(record), record.digest) for record in records]
         answers = self._journal.replay(entries, source=mask_password(self._peer.name))
         for record, answer in zip(records, answers, strict=True):
             self._exchanged.add(record.digest)

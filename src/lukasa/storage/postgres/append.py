@@ -24,7 +24,7 @@ from lukasa.storage.append import (
     VersionTuple,
     fingerprint_batch,
     hash_idempotency_key,
-    parse_replayed_entry,
+    parse_replayed_entries,
     refuse_closed_scope,
     resolve_batch,
 )
@@ -371,19 +371,16 @@ class ReplayOperation:
         now: datetime,
     ) -> None:
         self._settings, self._receipt, self._now = settings, receipt, now
-        self._entries = [(self._parse_entry(reach, line, digest), line) for line, digest in lines]
-
-    @staticmethod
-    def _parse_entry(reach: Reach, line: bytes, digest: bytes) -> Record | str:
-        record = parse_replayed_entry(reach, line, digest)
-        if isinstance(record, str):
-            return record
-        names = [record.scope, record.kind, record.id, record.author, *record.labels]
-        for link in record.links:
-            names += (link.relation, link.to.scope, link.to.kind, link.to.id)
-        if any(_NUL in name for name in names):
-            return "PostgreSQL cannot hold a NUL character in a name"
-        return record
+        self._entries: list[tuple[Record | str, bytes]] = []
+        for record, line in parse_replayed_entries(reach, lines):
+            if isinstance(record, Record):
+                names = [record.scope, record.kind, record.id, record.author, *record.labels]
+                for link in record.links:
+                    names += (link.relation, link.to.scope, link.to.kind, link.to.id)
+                if any(_NUL in name for name in names):
+                    self._entries.append(("PostgreSQL cannot hold a NUL character in a name", line))
+                    continue
+            self._entries.append((record, line))
 
     def __call__(self, database: Database) -> list[ReplayResult]:
         replay = PostgresReplay(

@@ -29,7 +29,7 @@ from lukasa.storage.append import (
     find_single_insert,
     fingerprint_batch,
     hash_idempotency_key,
-    parse_replayed_entry,
+    parse_replayed_entries,
     refuse_closed_scope,
     resolve_batch,
 )
@@ -536,7 +536,7 @@ def replay_entries(
 ) -> list[ReplayResult]:
     """Replay entries of another log, given with their digests, and write the receipt for those that were added."""
     replay = SqliteReplay(pending)
-    results = replay.run((parse_replayed_entry(reach, line, digest), line) for line, digest in lines)
+    results = replay.run(parse_replayed_entries(reach, lines))
     if receipt is not None and replay.added_digests:
         append_batch(pending, now, FULL_REACH, [receipt(replay.added_digests)], None)
     return results

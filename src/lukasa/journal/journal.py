@@ -85,11 +85,8 @@ class Journal(LogAccess):
             recorded_since = None if since is None else to_utc(since)
             query = Query(author=author, recorded_since=recorded_since, labels=labels, every_version=True)
             is_owner = self.reach.unlimited
-            written = [
-                record
-                for record in reader.read(query)
-                if record.scope != SYSTEM and (is_owner or record.author == self.author)
-            ]
+            found = (record for record in reader.read(query) if record.scope != SYSTEM)
+            written = [record for record in found if is_owner or record.author == self.author]
             if label is None:
                 written = without_reverts(reader, written)
             drafts, result = plan_undo(reader, written, undo_label, author=self.author, is_owner=is_owner)
@@ -99,8 +96,7 @@ class Journal(LogAccess):
             with self.snapshot() as reader:
                 revert(reader)
             return replace(result, label="")
-        writer = self._copy(channel="service")  # it brings back what a service wrote
-        outcome = writer.append_if(revert)
+        outcome = self._copy(channel="service").append_if(revert)  # it brings back what a service wrote
         if isinstance(outcome, Refused):
             raise NotAllowed(outcome.reason)
         return result

@@ -175,13 +175,9 @@ class Sessions(CallerService):
                 session.update("/learning_state/step", 7)
         """
         id = session_id or self._default_id()
-        options = SessionOptions(
-            significance or Significance(),
-            retention or Retention(),
-            budget or Budget(),
-            None if backup is None else lambda name: self.backup(name, backup, secret=secret, scope=scope),
-            backup_every,
-        )
+        save = None if backup is None else lambda name: self.backup(name, backup, secret=secret, scope=scope)
+        rules = (significance or Significance(), retention or Retention(), budget or Budget())
+        options = SessionOptions(*rules, save, backup_every)
         session = None if id is None else self._resume_session(id, scope, options)
         if session is None:
             id = id or f"session-{self._clock.now():%Y%m%d-%H%M%S}-{self._new_id()[12:20]}"

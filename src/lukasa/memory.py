@@ -837,16 +837,9 @@ def build_memory(
         return Memory(parts, journal, jobs.seen_by(journal.with_valid_bodies()), shares_engine=True)
 
     parts = StoreParts(
-        engine,
-        location,
-        clock,
-        new_id,
-        rng or random.SystemRandom(),
-        open_vector_index,
-        open_trust_lookup,
-        vault_settings,
-        trust_settings,
-    )
+        engine, location, clock, new_id, rng or random.SystemRandom(), open_vector_index, open_trust_lookup,
+        vault_settings, trust_settings,
+    )  # fmt: skip
     journal = Journal(engine, gate, reach, clock, new_id, author=agent, trust_of=trust_of)
     jobs = Jobs(journal.with_valid_bodies(), open_for_job, clock, new_id, url=location.url, timeout=timeout)
     return Memory(parts, journal, jobs)

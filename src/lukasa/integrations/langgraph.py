@@ -299,12 +299,8 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         written = {_CORE: dumps((state, full_metadata))}
         for channel in new_versions:
             written[channel] = dumps(values[channel]) if channel in values else ("empty", b"")
-        body: dict[str, Any] = {
-            "thread": place.thread,
-            "ns": place.namespace,
-            "checkpoint": checkpoint["id"],
-            "parent": parent_id,
-        }
+        body: dict[str, Any] = {"thread": place.thread, "ns": place.namespace}
+        body |= {"checkpoint": checkpoint["id"], "parent": parent_id}
         id = place.record_id(checkpoint["id"])
         run_id = full_metadata.get("run_id")
         run_labels = (f"run={hash_names(str(run_id))}",) if run_id else ()
@@ -315,10 +311,9 @@ class LukasaSaver(BaseCheckpointSaver[int]):
             nonlocal position, is_mixed
             position = reader.position
             newest: _CheckpointEntry | None = self._newest
+            is_mixed = False
             if self._newest is None or self._newest.position != position or self._newest.place != place:
                 newest, is_mixed = self._find_newest(reader, place)
-            else:
-                is_mixed = False
             parent = newest
             if parent_id and (newest is None or newest.body["checkpoint"] != parent_id):
                 parent = reader.get(place.key(self._scope, parent_id))

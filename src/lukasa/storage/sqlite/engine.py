@@ -366,7 +366,7 @@ class SqliteEngine:
                 database.execute(SQL["raise_vector_edition"], (model,))
                 database.executemany(SQL["delete_vectors"], [(model, seq) for seq in replaced])
             positions = encode_text([row[0] for row in changed])  # of which some may have been erased by now
-            erased = {int(str(seq)) for (seq,) in database.execute(SQL["missing_positions"], (positions,))}
+            erased = {row[0] for row in database.execute(SQL["missing_positions"], (positions,))}
             new = [(first + (seq << 12) + chunk, data) for seq, chunk, data in changed if seq not in erased]
             database.executemany(SQL["put_vector"], new)
             if replaced:

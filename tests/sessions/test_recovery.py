@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lukasa
-from lukasa.errors import InvalidInput, NetworkDown, RateLimited
+from lukasa.errors import InvalidInput, NetworkDown, NotAccepted, RateLimited
 from lukasa.network import NetworkHub, NetworkState, RateLimitedNetwork
 from lukasa.sessions import NEVER
 from lukasa.sessions.patch import apply_changes
@@ -425,7 +425,7 @@ def test_a_repeated_signal_and_an_older_prediction_change_nothing(memory, clock,
     later = make.prediction(last_updated="2026-02-03T13:00:00.5Z", probability=0.8)  # as text it would come before
     assert not hub.broadcast("a", "prediction", later).repeated
     assert hub.fetch_state("a").active_predictions[0]["probability"] == 0.8
-    with pytest.raises(InvalidInput, match="no signal"):
+    with pytest.raises(NotAccepted, match="no signal"):
         hub.acknowledge("b", "nothing", "a")
     with pytest.raises(InvalidInput, match="signal_id"):
         hub.broadcast("a", "signal", {})

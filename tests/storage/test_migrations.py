@@ -134,8 +134,8 @@ def test_a_store_of_a_schema_that_is_not_known_is_refused_and_left_untouched(
     database.execute(f"PRAGMA user_version = {schema_number}")
     database.close()
     content = path.read_bytes()
-    with psycopg.connect(url, options=_OPTIONS) as database:
-        database.execute("UPDATE meta SET value = %s WHERE name = 'schema'", (str(schema_number),))
+    with psycopg.connect(url, options=_OPTIONS) as server:
+        server.execute("UPDATE meta SET value = %s WHERE name = 'schema'", (str(schema_number),))
     for open_store in (lambda: SqliteEngine(path), lambda: PostgresEngine(url)):
         with pytest.raises(error, match=f"schema {schema_number}") as refusal:
             open_store()

@@ -9,13 +9,14 @@ from lukasa.vault import VaultSettings
 
 def add(store, texts, **fields):
     with lukasa.open(store, profile=VaultSettings(capacity=1_000_000)) as memory:
-        return [getattr(memory.vault.add_memory(text, **fields), "code", "kept") for text in texts]
+        outcomes = [memory.vault.add_memory(text, **fields) for text in texts]
+        return ["kept" if outcome else outcome.code for outcome in outcomes]
 
 
 def bulk(store, texts, **fields):
     with lukasa.open(store, profile=VaultSettings(capacity=1_000_000)) as memory:
         items = [{"text": text, **fields} for text in texts]
-        return [getattr(outcome, "code", "kept") for outcome in memory.vault.bulk_add(items)]
+        return ["kept" if outcome else outcome.code for outcome in memory.vault.bulk_add(items)]
 
 
 if __name__ == "__main__":

@@ -170,7 +170,7 @@ class SourceImport:
 
         outcome = self._journal.append_if(add_file)
         if not isinstance(outcome, Accepted):
-            self.result.refusals.append((item.where, getattr(outcome, "code", "conflict"), outcome.reason))
+            self.result.refusals.append((item.where, outcome.code, outcome.reason))
         elif outcome.records:
             self.result.files += 1
         else:

@@ -463,15 +463,15 @@ class Memory:
     ) -> int:
         """Write the log as JSONL and return the number of versions. A plain file is replaced atomically, unless forbidden.
 
-        Another ``format`` writes one scope in the layout of a document (``loki``, ``voxsigil``, ``context``, ``trust``: a
+        Another ``format`` writes one scope in another file format (``loki``, ``voxsigil``, ``context``, ``trust``: a
         folder; ``vault``, ``memory-graph``: a file) and returns the number of records.
 
         Args:
             target: The file or folder to write, or an open binary file.
             progress: Called with the work done and the total.
-            format: ``jsonl``, or the layout of a document: ``loki``, ``voxsigil``, ``context``, ``trust``, ``vault``,
+            format: ``jsonl``, or a file format of one scope: ``loki``, ``voxsigil``, ``context``, ``trust``, ``vault``,
                 ``memory-graph``.
-            scope: The scope, for a layout of one scope.
+            scope: The scope, for a format of one scope.
             replace: Replace a file that is there already.
 
         Example:
@@ -509,13 +509,13 @@ class Memory:
     ) -> LogImportResult | LayoutImportResult | SourceImportResult:
         """Import an exported log. Entries that are already stored are skipped, so it can be run again.
 
-        Another ``format`` imports the layout of a document (``loki``, ``voxsigil``, ``context``, ``vault``, ``trust``,
+        Another ``format`` imports another file format (``loki``, ``voxsigil``, ``context``, ``vault``, ``trust``,
         ``memory-graph``) or the memories of another program (``lukasa.transfer.sources`` lists them) into one scope.
 
         Args:
             source: The file or folder to read, or an open binary file.
             progress: Called with the work done and the total.
-            format: The layout of a document, or a format of another program.
+            format: The file format: ``jsonl``, one of those above, or the format of another program.
             scope: The scope to import into.
 
         Example:

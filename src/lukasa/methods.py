@@ -71,7 +71,7 @@ def read_prose(function: Callable[..., Any]) -> tuple[str, str]:
 
 
 def describe_parameters(function: Callable[..., Any]) -> dict[str, str]:
-    """Return what the docstring says about each parameter."""
+    """Return the description of each parameter in the docstring."""
     _, _, section = (inspect.getdoc(function) or "").partition("Args:\n")
     found: dict[str, str] = {}
     name = ""

@@ -37,7 +37,7 @@ def test_a_question_about_something_else_is_answered_with_nothing_relevant(memor
     answer = memory.recall(question)
     assert answer.nothing_relevant
     assert not answer.hits
-    assert answer.note.startswith("Nothing relevant was found")
+    assert answer.note.startswith("No memory is relevant enough (all below 0.15).")
     assert len(answer.dropped) == len(FACTS)
     assert max(hit.relevance for hit in answer.dropped) < DEFAULT_CUTOFF
 

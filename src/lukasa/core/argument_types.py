@@ -1,8 +1,8 @@
 """The types of arguments: a public call with a value of another type raises ``InvalidInput`` before anything happens.
 
 ``check_arguments`` reads the annotations of a function at its first call. A name that a module imports for type checkers
-only is imported when a value has to be compared with it. The call that comes from outside is checked, and none that the
-services make of each other on its behalf: their arguments are those of the first one, or made by code with checked types.
+only is imported when a value has to be compared with it. A call from outside is checked. The calls that services make of each
+other are not: their arguments come from the first call, or from code with checked types.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _services: set[str] = set()
 
 
 class ExpectedType(NamedTuple):
-    """What a parameter takes: the types that fit at once (``None``: all), and a test for values of other types."""
+    """The values that a parameter takes: the types that fit at once (``None``: all), and a test for values of other types."""
 
     exact: frozenset[type] | None
     fits: Fits
@@ -51,7 +51,7 @@ def check_arguments(target: Target) -> Target:
     """Check the arguments of a function, or of every public method of a class, at each call.
 
     A method that returns refusals judges a value of a wrong type itself, unless it would take the value for something else.
-    What it does not expect becomes ``InvalidInput`` too. A call from a service is not checked, unless the service hands on
+    An error that such a value causes becomes ``InvalidInput`` too. A call from a service is not checked, unless the service hands on
     keywords of any name.
     """
     if isinstance(target, type):
@@ -127,7 +127,7 @@ def _find_misfits(
 
 
 def misleads(value: Any, expected: ExpectedType) -> bool:
-    """Tell whether a value would be taken for something else: a text for the list of its letters, a text for true."""
+    """Tell whether a value would be mistaken for another one: a text for the list of its letters, or for true."""
     return isinstance(value, str) and (bool in (expected.exact or ()) or expected.accepts([value]))
 
 

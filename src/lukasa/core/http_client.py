@@ -1,7 +1,7 @@
 """Requests to one HTTP server: connections that stay open, limits of bytes and seconds, and repeats where they are safe.
 
 A server may be away, slow, wrong or broken. A request that may be repeated is sent again when the server could not be
-reached, gave no whole answer, or asks to come back. All tries together take no longer than the timeout.
+reached, gave no whole answer, or asked to try again later. All tries together take no longer than the timeout.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class HttpResponse:
 
 
 class SingleSendConnection(http.client.HTTPConnection):
-    """Sends the head and the body of a request together, so that the server is woken once."""
+    """Sends the head and the body of a request in one piece, so that the server reads both at once."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -55,15 +55,15 @@ class SingleSendConnection(http.client.HTTPConnection):
 
 
 class SingleSendTlsConnection(SingleSendConnection, http.client.HTTPSConnection):
-    """The same over TLS."""
+    """Sends the head and the body of a request in one piece, over TLS."""
 
 
 @dataclass(slots=True, weakref_slot=True)
 class HttpClient:
     """Sends requests to a server, from any thread, over connections that stay open between requests.
 
-    ``retry_statuses`` ask to come back. ``any_type`` reads every answer as JSON, whatever type it says it has. ``uses_proxy``
-    asks an https address through the proxy of the environment, if it names one.
+    An answer with one of ``retry_statuses`` asks to try again later. ``any_type`` reads every answer as JSON, whatever type
+    it declares. With ``uses_proxy`` an https address is reached through the proxy that the environment names, if any.
     """
 
     address: SplitResult

@@ -32,7 +32,7 @@ class Accepted:
 
     @property
     def code(self) -> str:
-        """The code for programs; the others have those of their reasons."""
+        """The code for programs; a refusal and a conflict have codes of their own."""
         return "accepted"
 
     @property
@@ -124,7 +124,7 @@ Outcome = Accepted | Refused | Conflict
 
 
 class RepeatedRequest(Exception):
-    """A write of ``Memory.for_request`` found its key used by an earlier request; ``outcome`` is what that one wrote.
+    """A write of ``Memory.for_request`` has the key of an earlier request; ``outcome`` is the outcome of the earlier write.
 
     If the earlier request was another one, the outcome is a refusal.
     """

@@ -1,4 +1,4 @@
-"""Caches of what was made of texts: bounded in bytes, and emptied when a store erases or compacts.
+"""Caches of values made of texts: bounded in bytes, and emptied when a store erases or compacts.
 
 An erasure removes words from the process too. So a cache that may hold texts of records, or what was made of them, is
 registered here: a function with ``cache_texts``, values by key with ``BoundedCache``, anything else that has a ``clear``
@@ -124,7 +124,7 @@ def _remember(cache: Any, method: str) -> None:
 
 
 def empty_caches() -> None:
-    """Empty every cache of texts in this process. What a caller holds stays; what is read next is cached again."""
+    """Empty every cache of texts in this process. Values that a caller holds stay; values that are read next are cached again."""
     for living, method in _emptied_by.copy().values():
         if (cache := living()) is not None:
             getattr(cache, method)()

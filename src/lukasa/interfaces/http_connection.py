@@ -162,7 +162,7 @@ except ImportError:  # h11 does the same more slowly
 else:
 
     class StrictHttpToolsProtocol(HttpToolsProtocol):
-        """A protocol of uvicorn that refuses and ignores what h11 does.
+        """A protocol of uvicorn that refuses and ignores the same input as h11.
 
         By itself, the parser in C has no limit for the head of a request, admits two Host headers, takes trailers for headers, and loses
         the body of a request that offers another protocol, as some clients do with each request.

@@ -40,7 +40,7 @@ class ConnectionLimits:
 
 @dataclass(frozen=True, slots=True)
 class RateState:
-    """What is left of a token's requests, and the seconds until all are there again."""
+    """The requests that a token has left, and the seconds until it has all of them again."""
 
     limit: int
     left: int

@@ -69,7 +69,9 @@ _KEEP_BOTH = (
 _WAIT_FOR_OWNER = "The owner decides. Tell them the id of the proposal; do not call again."
 _ASK_OWNER = "Ask the owner of the store to do it."
 
-_REFUSED = OutcomeRow(ExitCode.REFUSED, 422, "refused", "refused", "Change what the reason names, then call again.")
+_REFUSED = OutcomeRow(
+    ExitCode.REFUSED, 422, "refused", "refused", "Correct the call as the reason says, then repeat it."
+)
 _NOT_ALLOWED = OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "refused", _NOT_PERMITTED)
 _INVALID = OutcomeRow(ExitCode.USAGE, 422, "invalid-input", "failed", "Change the arguments, then call again.")
 _UNAVAILABLE = OutcomeRow(ExitCode.UNAVAILABLE, 503, "store-unavailable", "failed", _TRY_AGAIN)
@@ -191,7 +193,7 @@ class OutcomeInfo:
 
 
 def describe_details(details: Mapping[str, Any]) -> list[str]:
-    """Return what the writer of an accepted record should know, in sentences."""
+    """Return remarks for the writer of an accepted record, in sentences."""
     sentences = []
     if "quarantine" in details:
         sentences.append(

@@ -1,4 +1,4 @@
-"""Sessions of the dashboard: what the cookie of a browser stands for.
+"""Sessions of the dashboard: each belongs to the cookie of a browser.
 
 A session is a record of the system scope. Its id is the SHA-256 of the secret in the cookie, as with API tokens, so that every
 server on the store knows it, and a copied cookie is worth nothing once the person has signed out or the token is revoked.

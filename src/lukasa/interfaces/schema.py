@@ -184,7 +184,7 @@ class SchemaBook:
         return found
 
     def _add_word(self, found: Schema, kind: type, word: str) -> None:
-        """Add what one word of a row says."""
+        """Add the field that one word of a row describes."""
         if word == "**" and kind.__name__ in FIELDS and kind.__name__ in SHAPES:
             for each in FIELDS[kind.__name__].split():
                 self._add_word(found, kind, each)

@@ -1,4 +1,4 @@
-"""What all services have in common: each works on the journal of one caller, and says so."""
+"""The base of all services: each works on the journal of one caller, and names that caller."""
 
 from __future__ import annotations
 

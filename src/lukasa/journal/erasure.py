@@ -1,4 +1,4 @@
-"""What an erasure removes: the named records whole, the versions derived from them, and the copies of either.
+"""The extent of an erasure: the named records whole, the versions derived from them, and the copies of either.
 
 A version is derived from the version of its source that was the newest when it was written. So a link that an agent added
 to a record of the owner costs that one version: the sound version before it becomes current again. A later version that
@@ -80,7 +80,7 @@ def choose_erased(reader: Reader, keys: Sequence[Key], subject: str | None, exac
 def receipt_body(
     chosen: Iterable[Key | Record], erased: EraseResult, *, reason: str, salt: str, files: int
 ) -> dict[str, Any]:
-    """Return what the log keeps of an erasure: numbers, and salted hashes of what was erased."""
+    """Return the body that the log keeps of an erasure: counts, and salted hashes of the erased keys."""
     marks = {
         hash_erased_key(entry, salt) if isinstance(entry, Key) else hash_erased_key(entry.key, salt, entry.version)
         for entry in chosen
@@ -140,9 +140,9 @@ class _NewestBefore:
 
 
 def _find_repeats(history: Sequence[Record], derived: Record, erased: set[int]) -> Iterator[int]:
-    """Yield the positions of later versions that say what the derived one says, and of tombstones with nothing left below.
+    """Yield the positions of later versions that repeat the derived one, and of tombstones with no version left below them.
 
-    What a sound version before said is no repetition.
+    A text that an earlier sound version had already is no repetition.
     """
     kept = [version for version in history if version.version < derived.version and version.seq not in erased]
     was_said = any(_repeats(version, derived) for version in kept)
@@ -181,7 +181,7 @@ def _find_copies(reader: Reader, whole: Mapping[Key, None], versions: Sequence[R
 
 
 def _list_copied_entries(record: Record) -> Iterator[Mapping[str, Any]]:
-    """Yield what a record copied of others, as fields of an entry; what is no entry is left out."""
+    """Yield the copies of other records in a record, as fields of an entry; anything that is no entry is left out."""
     body: Mapping[str, Any] = record.body
     if record.kind == PROPOSAL:
         changes = body.get("changes")

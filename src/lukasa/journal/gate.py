@@ -137,7 +137,7 @@ RULES: Mapping[str, FieldCheck] = {
     "deleted": _check_deleted,
     "expected": _check_expected,
 }
-"""What holds for each field of a draft of any kind, in the order in which a refusal names the first fault."""
+"""The rule for each field of a draft of any kind, in the order in which a refusal names the first fault."""
 
 _REQUIRED = object()
 _CHECKS = tuple(
@@ -199,12 +199,12 @@ PiiHandling = Literal["block", "redact", "allow"]
 
 @dataclass(frozen=True, slots=True)
 class KindSpec:
-    """What a service declares about one kind of record.
+    """The declaration of one kind of record by a service.
 
     ``body`` declares the fields of the body. ``checks`` run after the basic ones. ``near_duplicates`` asks the engine to index
     the texts of this kind, so that nearly equal texts are found without reading all of them. ``owner_only`` kinds are rules:
     the owner writes them in any scope, an agent in its own alone. ``falls_back`` says that an earlier version may take the
-    place of a damaged one: of a running state, not of a statement that it would bring back.
+    place of a damaged one: true of a running state, false of a statement, whose old wording would come back.
 
     The rest says who may write the kind (see ``lukasa.journal.write_rules``). ``written_by`` is the least channel that a caller with limits
     needs, ``agent_field`` the field of the body (or ``id``) that names the agent who acts. ``agent_check`` refuses drafts that
@@ -246,7 +246,7 @@ def override_pii(kinds: Mapping[str, KindSpec], handling_by_kind: Mapping[str, P
 
 
 class Gate:
-    """Validates drafts by what their kinds declare. A kind that no service declares gets the defaults."""
+    """Validates drafts by the declarations of their kinds. A kind that no service declares gets the defaults."""
 
     def __init__(self, kinds: Mapping[str, KindSpec] | None = None) -> None:
         self._kinds = MappingProxyType({**SYSTEM_KINDS, **(kinds or {})})
@@ -255,7 +255,7 @@ class Gate:
         self._body_faults = {kind: spec.body.find_fault for kind, spec in self._kinds.items() if spec.body is not None}
 
     def spec(self, kind: str) -> KindSpec:
-        """Return what is declared of a kind; of an unknown one, the defaults."""
+        """Return the declaration of a kind; for an unknown kind, the defaults."""
         return self._kinds.get(kind, self._default)
 
     def falls_back(self, kind: str) -> bool:
@@ -263,7 +263,7 @@ class Gate:
         return self._kinds.get(kind, self._default).falls_back
 
     def find_body_fault(self, record: Record) -> str | None:
-        """Return how the body of a stored record differs from what its kind declares, or ``None``."""
+        """Return how the body of a stored record differs from the declaration of its kind, or ``None``."""
         find_fault = self._body_faults.get(record.kind)
         if find_fault is None or record.deleted:
             return None
@@ -322,7 +322,7 @@ class Gate:
         allow_reserved: bool = False,
         allow_misfit: bool = False,
     ) -> ValidatedDraft | Refused:
-        """Check a draft that passed the basic checks by what its kind declares, and encode it."""
+        """Check a draft that passed the basic checks by the declaration of its kind, and encode it."""
         limits = spec.limits
         if draft.kind in RESERVED_KINDS and not allow_reserved:
             return Refused("reserved_kind", f"Records of kind {draft.kind!r} are written by the store itself.")

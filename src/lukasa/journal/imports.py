@@ -1,4 +1,4 @@
-"""Entries of other logs: whether one is what it says, and who brought it."""
+"""Entries of other logs: whether an entry is valid, and who imported it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class ImportReceipt:
 
 
 def import_draft(author: str, source: str, digests: Sequence[bytes]) -> Draft:
-    """Return the record that says who brought entries. Numbers are kept of their digests, which are no words."""
+    """Return the draft of the record that says who imported entries. It keeps their digests as numbers, not as words."""
     shown = "".join(character if character.isprintable() else "?" for character in source)[:200]
     body = {"by": author, "source": shown, "digests": [shorten_digest(digest) for digest in digests]}
     return Draft(IMPORT, body=body, scope=SYSTEM, origin="import")
 
 
 def validate_entry(gate: Gate, entry: bytes, digest: bytes) -> tuple[Record, ValidatedDraft] | str:
-    """Return the record of an entry and its draft that passed the gate, or why it cannot be one."""
+    """Return the record of an entry and its draft that passed the gate, or why the entry is refused."""
     if digest_of(entry) != digest:
         return "the line does not match its digest"
     try:

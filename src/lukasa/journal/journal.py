@@ -1,4 +1,4 @@
-"""The journal: the log for one caller, and what is done with it as a whole, for every kind of record.
+"""The journal: the log for one caller, and the operations on the whole log, for every kind of record.
 
 Undo, quarantine, erasure, imports, verification, repair and compaction are here; reads and writes are in ``log_access``.
 """
@@ -48,7 +48,7 @@ class Journal(LogAccess):
     """The log for one caller: reads, writes, history, undo, quarantine, erasure."""
 
     _delete_files: DeleteFiles = staticmethod(lambda *_: ())
-    """Deletes the files of what is erased; see ``with_file_deletion``."""
+    """Deletes the files of erased records; see ``with_file_deletion``."""
 
     def undo(
         self, *, author: str | None = None, since: Time | None = None, label: str | None = None, dry_run: bool = False
@@ -245,7 +245,7 @@ class Journal(LogAccess):
         return report
 
     def accept_losses(self) -> list[str]:
-        """Accept that acknowledged entries were lost at the end of the log, and return what is accepted.
+        """Accept that acknowledged entries were lost at the end of the log, and return the losses.
 
         ``verify`` does not report them any longer; the records of kind ``loss`` stay.
 

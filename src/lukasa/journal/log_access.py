@@ -170,7 +170,7 @@ class LogAccess:
         return self._copy(RequestLog(self._engine, key, fingerprint))
 
     def end_request(self) -> None:
-        """Make the later writes of a journal that ``for_request`` returned plain ones, such as those of a close."""
+        """End the request that ``for_request`` began: later writes, such as those of a close, are plain writes."""
         if isinstance(self._engine, RequestLog):
             self._engine.has_ended = True
 
@@ -302,7 +302,7 @@ class LogAccess:
         return replace(outcome, details={QUARANTINE: {"since": started[-1]}} if started else {})
 
     def _drafts_to_look_up(self, validated: Sequence[ValidatedDraft]) -> list[Draft]:
-        """Return the drafts of a limited caller that the rules decide about by what the store holds."""
+        """Return the drafts of a limited caller that the rules can judge only after reading the store."""
         assert self._rules is not None
         return [
             sealed.draft if sealed.has_new_id else sealed.draft._replace(id=sealed.id)
@@ -407,7 +407,7 @@ class LogAccess:
         return validated
 
     def _validate_batch(self, drafts: Sequence[Draft]) -> list[ValidatedDraft] | None:
-        """Validate a large batch at once; ``None`` if a draft has to be looked at alone, which finds the one to refuse."""
+        """Validate a large batch at once; ``None`` if they must be checked one by one, to find the draft to refuse."""
         try:
             names = {(draft.author, draft.kind, draft.scope, draft.deleted): draft for draft in drafts}
         except (AttributeError, TypeError):  # not drafts, or a name that is not text
@@ -420,7 +420,7 @@ class LogAccess:
         return self._gate.validate_all(drafts, self._new_id, self.author)
 
     def check_author(self, name: str) -> Refused | None:
-        """Refuse the name of another agent for what the caller writes. The owner may name any agent.
+        """Refuse the name of another agent as the author of the caller's writes. The owner may name any agent.
 
         Args:
             name: The name of the author.
@@ -529,21 +529,21 @@ class LogAccess:
             query = replace(query, before=edge) if query.newest_first else replace(query, after=edge)
 
     def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
-        """Return what ``parsed`` has or makes of the current record.
+        """Return the value that ``parsed`` has or makes of the current record.
 
         Args:
             key: The key of the record: scope, kind and id.
-            parsed: What was made of records before, and how it is made.
+            parsed: The values made of records before, and the function that makes them.
         """
         with self._open_reader(single_query=True) as reader:
             return reader.get_parsed(key, parsed)
 
     def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
-        """Return what ``parsed`` has or makes of all records of a query, as of one moment.
+        """Return the value that ``parsed`` has or makes of each record of a query, as of one moment.
 
         Args:
             query: Which records, in which order.
-            parsed: What was made of records before, and how it is made.
+            parsed: The values made of records before, and the function that makes them.
         """
         with self._open_reader(single_query=True) as reader:
             return reader.read_parsed(query, parsed)

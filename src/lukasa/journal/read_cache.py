@@ -1,4 +1,4 @@
-"""Values that were read from a store and hold as long as nothing at all was written to it, by any process."""
+"""Values that were read from a store, kept until any process writes to it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class ReadCache(BoundedCache[Hashable, tuple[object, T]]):
-    """What was read last, by key, with the store's stamp of changes.
+    """The values that were read last, by key, with the store's stamp of changes.
 
     A value is returned again only if the stamp is the same as before the value was read. An engine without such a stamp
-    (PostgreSQL, a store in memory) reads every time. ``measure`` tells about how many bytes a value takes.
+    (PostgreSQL, a store in memory) reads every time. ``measure`` estimates the bytes of a value.
     """
 
     def __init__(
@@ -42,6 +42,6 @@ class ReadCache(BoundedCache[Hashable, tuple[object, T]]):
         return value
 
     def find(self, key: Hashable) -> T | None:
-        """Return the value of a key if it is known and still holds. This takes no time to speak of, also in an event loop."""
+        """Return the value of a key if it is known and still holds. Fast enough for an event loop."""
         known = self.get(key)
         return None if known is None or known[0] != self._journal.change_stamp() else known[1]

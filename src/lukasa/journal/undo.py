@@ -22,9 +22,9 @@ class UndoResult:
 def plan_undo(
     reader: Reader, written: Sequence[Record], label: str, *, author: str, is_owner: bool
 ) -> tuple[list[Draft], UndoResult]:
-    """Return the drafts that revert these versions and what is derived from them, and what they revert and leave alone.
+    """Return the drafts that revert these versions and all versions derived from them, and the records reverted and left alone.
 
-    ``author`` is who undoes. Only the owner reverts what others wrote.
+    ``author`` is the caller of the undo. Only the owner reverts the writes of others.
     """
     drafts: list[Draft] = []
     kept: list[Key] = []
@@ -68,9 +68,9 @@ def _positions_with_derived(reader: Reader, records: Sequence[Record]) -> dict[K
 
 
 def without_reverts(reader: Reader, written: Sequence[Record]) -> list[Record]:
-    """Return the versions without those by which an undo brought back an earlier version, or nothing where there was none.
+    """Return the versions without restored ones: those by which an undo brought back an earlier version, or a tombstone.
 
-    What the origin says does not suffice: the writer chose it.
+    The origin of a version is no proof: its writer chose it.
     """
     positions = {record.seq for record in written}
 

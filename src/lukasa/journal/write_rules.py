@@ -2,17 +2,18 @@
 
 A record enters the log through one of three channels: a **service** writes it (``memory.vault``, ``memory.episodes``, …), a caller writes
 it **raw** (``journal.append``, the effect of a hub's acknowledgement), or a caller **imports** an entry of another log (import,
-sync, restore). The owner of the store may use every channel, but nobody writes what belongs to the store raw; the owner may delete
-it. For everybody else:
+sync, restore). The owner of the store may use every channel, but nobody writes the store's own records raw; the owner may delete
+them. For everybody else:
 
 - a kind that the ``store`` writes comes through services alone, and its entries are brought by the owner alone;
 - a kind that a ``service`` writes comes through it, or as the caller's own entry;
 - a kind that ``anyone`` writes comes through every channel;
 - the agent that a record names as the one who acts must be the caller (``KindSpec.agent_field``); a service may go on with what
   another agent began, in that agent's name;
-- the author is the caller (``Journal.check_author``), and no link declares what the owner said to be superseded;
-- what the owner said, or an author who is trusted clearly more, is changed by them alone: from others it is a proposal;
-- what another agent said is deleted by it or the owner alone.
+- the author is the caller (``Journal.check_author``), and no link declares a statement of the owner superseded;
+- a statement of the owner, or of an author who is trusted clearly more, is changed by that writer alone: a change by another
+  agent becomes a proposal;
+- a statement of another agent is deleted by that agent or the owner alone.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class WriteRules:
         return None
 
     def needs_look(self, draft: Draft, channel: Channel) -> bool:
-        """Tell whether a decision about a draft needs what the store holds; most need nothing."""
+        """Tell whether the store must be read to decide about a draft; for most drafts it need not be."""
         spec = self._gate.spec(draft.kind)
         if any(link.relation in REPLACING_RELATIONS for link in draft.links):
             return True
@@ -121,7 +122,7 @@ def refuse_kind(kind: str) -> Refused:
 def proposal_draft(drafts: Sequence[Draft], author: str, reason: str) -> Draft | None:
     """Return the proposal of changes that only others may make; ``None`` if they are too large for one.
 
-    It lies in the scope of the records, or in the author's own if they have several, so that nobody sees what he may not. It
+    It lies in the scope of the records, or in the author's own if they have several, so that nobody sees a record beyond their reach. It
     is derived from the records, so that their erasure reaches it.
     """
     changes = []
@@ -163,7 +164,7 @@ def _named_agent(record: Draft | Record, spec: KindSpec) -> str:
 
 
 def _keeps_statement(known: Record, draft: Draft, spec: KindSpec) -> bool:
-    """Tell whether a new version says what the known one says: only fields and labels that anybody may change differ."""
+    """Tell whether a new version states the same as the known one: only fields and labels that anybody may change differ."""
     if draft.deleted or draft.text != known.text:
         return False
     if any(label.partition("=")[0] not in spec.open_fields for label in {*draft.labels} ^ {*known.labels}):

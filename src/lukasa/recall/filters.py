@@ -71,7 +71,7 @@ def one_or_more(values: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _meets(body: Mapping[str, Any], path: str, wanted: Any) -> bool:
-    """Return whether a field of a body, ``a.b`` for one inside another, is as wanted; a list is if one of its items is."""
+    """Return whether a field of a body meets conditions, or one item of its list; ``a.b`` names a field inside another."""
     value: Any = body
     for part in (path,) if path in body else path.split("."):
         if not isinstance(value, Mapping) or part not in value:
@@ -83,7 +83,7 @@ def _meets(body: Mapping[str, Any], path: str, wanted: Any) -> bool:
 
 
 def _compare(sign: str, value: Any, limit: Any) -> bool:
-    """Compare two values; numbers with numbers and texts with texts, so that nothing else is larger or smaller."""
+    """Compare two values, numbers with numbers and texts with texts; other values are neither larger nor smaller."""
     if sign not in ("eq", "ne") and not (
         (isinstance(value, str) and isinstance(limit, str))
         or all(isinstance(item, int | float) and not isinstance(item, bool) for item in (value, limit))

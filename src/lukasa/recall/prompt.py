@@ -78,9 +78,9 @@ class PromptItem:
     trust: str = ""
     age: str = ""
     disagreement: str = ""
-    """Which record supersedes it, or which more trusted one it contradicts."""
+    """The record that supersedes it, or the more trusted record that it contradicts."""
     gives_orders: bool = False
-    """Whether it gives orders by which nobody but its author stands."""
+    """Whether it gives orders that only its author stands by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _visible_characters(text: str) -> Iterator[str]:
 
 
 def _is_joining(before: str, character: str, after: str) -> bool:
-    """Tell whether an invisible character shapes the letters or the emoji next to it, and so is none that hides a message."""
+    """Tell whether an invisible character shapes the letters or the emoji next to it, and so hides no message."""
     if character in _EMOJI_SELECTORS:
         return after == "\u20e3" or (not before.isascii() and unicodedata.category(before or " ") in ("So", "Sm", "Po"))
     if "\u0600" <= before <= "\u1cff" and "\u0600" <= after <= "\u1cff":

@@ -5,10 +5,10 @@ about as much as a clear lead in one of them, a feature of the text alone a quar
 the whole question outweighs both, because no other signal finds facts deep inside a long text.
 
 Of hits that say different things about the same subject, the later supersedes the earlier. The best hits are compared by the
-rules of ``lukasa.text.statements`` and by links that name what a record supersedes. What an author says who is trusted clearly
-less, or an agent against the owner, does not supersede but contradicts, and what an assistant says supersedes only with an
-express word of change. An agent contradicts the owner, sooner or later, too where its sentence is much like the owner's, begins
-like it and differs in what it says.
+rules of ``lukasa.text.statements`` and by links that name the superseded record. A statement of an author who is trusted clearly
+less, or of an agent against the owner, does not supersede but contradicts, and a statement of an assistant supersedes only with
+an express word of change. A sentence of an agent that is much like a sentence of the owner, begins like it and states something
+else contradicts it too, whether it is earlier or later.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
 )
 
 RERANKER_WEIGHT = 2.0
-"""The weight of a reranker's score, between 0 and 1: a clear verdict outweighs what other signals differ by."""
+"""The weight of a reranker's score, between 0 and 1: a clear verdict outweighs the differences in other signals."""
 MAX_AUTHOR_SHARE = 0.5
 """The largest share of an answer that one author may fill, where more than two authors could answer."""
 _MIN_RELATIVE_SCORE = 0.25  # a crowded hit gives way only to hits with at least this share of its score
@@ -321,9 +321,9 @@ class Disagreements(NamedTuple):
     newest_by_seq: dict[int, int]
     """For each superseded record the newest one that supersedes it."""
     contradicted_by_seq: dict[int, int]
-    """For each record of an author who is trusted less one that says otherwise, unless it is superseded.
+    """For each record of a less trusted author a record that says otherwise, unless the former is superseded.
 
-    That is the newest earlier one, or one of the owner of any time."""
+    It is the newest earlier record, or one of the owner of any time."""
 
 
 def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Record], k: int) -> Disagreements:
@@ -365,7 +365,7 @@ def find_disagreements(hits: Sequence[RankedCandidate], records: Mapping[int, Re
 
 
 def _contradicts_owner(agents: _DatedHit, owners: _DatedHit) -> bool:
-    """Tell whether a sentence of an agent has most words of one of the owner's, begins like it and says something else."""
+    """Tell whether an agent's sentence has most words of a sentence of the owner, begins like it and states something else."""
     said, says = owners.groups.statements, agents.groups.statements
     is_single = len(said) == len(says) == 1
     for before in said:
@@ -425,7 +425,7 @@ def put_newest_first(
 
 
 def put_trusted_first(hits: Sequence[RankedCandidate], contradicted_by_seq: Mapping[int, int]) -> list[RankedCandidate]:
-    """Let a hit that contradicts a more trusted one change places with it if it comes before it."""
+    """Swap each hit with the more trusted hit that it contradicts, if it comes before that hit."""
     ordered = list(hits)
     place_by_seq = {hit.candidate.seq: place for place, hit in enumerate(ordered)}
     for newer, older in contradicted_by_seq.items():

@@ -99,7 +99,7 @@ class RecallHit:
     contradicts: Supersession | None = None
     """An earlier statement that says otherwise and comes from an author who is trusted clearly more."""
     orders: str = ""
-    """What makes it an order to its reader, if nobody but its author stands by it."""
+    """The reason why it is an order to its reader, if only its author stands by it."""
 
     @property
     def text(self) -> str:
@@ -147,7 +147,7 @@ class RecallHit:
         return ", ".join(reasons)
 
     def describe_disagreement(self, *, with_keys: bool = False) -> str:
-        """Say which record supersedes the hit, or which more trusted one it contradicts, by id or key; empty if none does."""
+        """Name the record that supersedes the hit, or the more trusted one that it contradicts, by id or key; empty if none."""
         other = self.superseded_by or self.contradicts
         if other is None:
             return ""
@@ -198,7 +198,7 @@ class LazyHits(Sequence[RecallHit]):
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the hits as a tuple: what builds them knows the store."""
+        """Pickle and copy the hits as a tuple: the function that builds them knows the store."""
         return tuple, (tuple(self),)
 
 
@@ -247,7 +247,7 @@ class RecallResult:
         return self.hits[index]
 
     def without_orders(self) -> RecallResult:
-        """Return the result as a prompt shows it unasked: what gives unconfirmed orders is in ``left_out``."""
+        """Return the result as a prompt shows it unasked: hits with unconfirmed orders are in ``left_out``."""
         marked = tuple(LeftOutRecord(hit.record, ORDERS) for hit in self.hits if hit.orders)
         if not marked:
             return self
@@ -485,7 +485,7 @@ class Recall(CallerService):
         highest = max((hit.relevance for hit in ranked[:k]), default=0.0)
         if k and candidates and (not ranked or (min_relevance is None and highest < DEFAULT_CUTOFF)):
             cutoff = DEFAULT_CUTOFF if min_relevance is None else min_relevance
-            note = f"Nothing relevant was found: no record has a relevance of {cutoff:g}. {note}".strip()
+            note = f"No memory is relevant enough (all below {cutoff:g}). {note}".strip()
             dropped = LazyHits(ranked, build_hit)
             return RecallResult(
                 found.question, (), dropped, unindexed, note, left_out, now, nothing_relevant=True, embedder=used
@@ -494,7 +494,7 @@ class Recall(CallerService):
         return RecallResult(found.question, hits, dropped, unindexed, note, left_out, now, embedder=used)
 
     def _mark_orders(self, hits: Iterable[RecallHit]) -> tuple[RecallHit, ...]:
-        """Return hits of which those that give unconfirmed orders say so."""
+        """Return the hits, each with its unconfirmed orders."""
         found = tuple(hits)
         orders = find_unconfirmed_orders(self._journal, (hit.record for hit in found))
         return tuple(replace(hit, orders=orders.get(hit.record.key, "")) for hit in found) if orders else found
@@ -515,7 +515,7 @@ class Recall(CallerService):
         return with_reranker_scores(ranked, scores), ""
 
     def _without_vectors(self, error: MissingExtra | StoreUnavailable) -> str:
-        """Return the note on a recall by words alone; raise the error where the embedder is asked to be there."""
+        """Return the note on a recall by words alone; raise the error if the embedder is required."""
         if self.index.fail_closed and not isinstance(error, MissingExtra):
             raise error
         return f"{error.message} Found by words alone."
@@ -608,7 +608,7 @@ def _match_accepted(
 
 
 def _build_candidates(found: _FoundRecords, source_trust: SourceTrust) -> list[RecallCandidate]:
-    """Return what the ranking compares of each record. Long texts are cut, so that no text and no number of texts takes long."""
+    """Return the candidates for the ranking. Long texts are cut, so that neither their length nor their number costs much time."""
     lengths = [len(record.text) for record in found.records.values()]
     if sum(lengths) > _MAX_COMPARED_IN_ALL:
         lengths = [min(length, MAX_COMPARED_LENGTH) for length in lengths]
@@ -678,8 +678,8 @@ def build_prompt_block(result: RecallResult, budget: int = 1_000) -> PromptBlock
     """Format the hits for a prompt: fenced, with source and age, within a budget of tokens.
 
     A superseded hit names the record that supersedes it, and one that contradicts a more trusted record names that record.
-    The last line names the records that were left out. A hit that gives unconfirmed orders says so; what a prompt shows unasked
-    is built of ``result.without_orders()``.
+    The last line names the records that were left out. A hit that gives unconfirmed orders says so; a prompt that
+    nobody asked for is built of ``result.without_orders()``.
     """
     from lukasa.models.token_counter import open_token_counter
     from lukasa.recall.prompt import PromptItem, build_fenced_block

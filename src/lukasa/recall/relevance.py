@@ -7,10 +7,10 @@ Nothing is compared with the best hit, so that the best of many useless records 
 - coverage: the share of the question's words, rare ones counting more, that a text holds. A word that occurs nowhere in
   the store counts like the rarest.
 - the person: whether the question names a speaker and the text is by them or about them.
-- the gap: whether what is said about that speaker is nearer to the question than what is said about the others. A question
-  about one person that only another one ever spoke about has no answer, however near the next best text is: above a
-  limit a better match does not make up for the gap. "I" is about who speaks, "you" about who is spoken to: of two people
-  the other one, of more the one who is named.
+- the gap: whether what is said about that speaker is nearer to the question than what is said about the others. If only
+  another person ever spoke about the matter, the question has no answer, however near the next best text is: above a limit
+  a better match does not make up for the gap. "I" means the speaker, "you" the listener: of two people the other one,
+  of more the one who is named.
 - the time the question names, if the text is from it or about it.
 
 The weights are round and chosen by hand on development sets of conversations: a relevance of 0.5 is where as many questions
@@ -48,7 +48,7 @@ _PAIRS = (
     ("How long does the train to the coast take?", "It is a three-hour ride by rail to the sea."),
     ("Who taught her to play the violin?", "My grandfather gave me my first violin lessons."),
 )
-"""Questions with their answers: what cosines an unknown embedder gives to both is measured with them."""
+"""Questions with their answers, with which the cosines of an unknown embedder are measured."""
 
 
 def measure_cosines(embedder: Embedder) -> tuple[float, float]:

@@ -50,7 +50,7 @@ _ANSWER_SHARE = 0.8  # the share of the nearness of a question to which an answe
 _MIN_COSINE_SPREAD = 0.4  # a few hundred candidates span more; among fewer, cosines are not stretched beyond this
 _MIN_SCORE_SPREAD = 0.8  # the same for scores
 MAX_DEDUCTION = 0.25
-"""What a turn loses that stands between two better ones, if the question asks for several things."""
+"""The deduction from a turn that stands between two better turns, if the question asks for several things."""
 _DAYS_SOON_AFTER = 10  # people still talk about an event within this many days
 _MAX_RULES = 5  # more would crowd out the answer
 _SEARCHED_FOR_DATES = 30  # a text below these would not be among the best with a date either
@@ -104,7 +104,7 @@ class TextFeatures(NamedTuple):
     specific: Values
     """How many names and numbers the text has; 1 from two on."""
     about_speaker: Values
-    """How much it is about who says it rather than about who is spoken to: "I" against "you"; two thirds without either."""
+    """How much it is about its speaker rather than its listener: "I" against "you"; two thirds without either."""
 
 
 class RecallCandidate(NamedTuple):
@@ -497,7 +497,7 @@ def _candidate_day(candidate: RecallCandidate) -> date | None:
 def _scale_to_unit(values: Values, min_spread: float) -> Values:
     """Scale values so that the lowest is 0, and the highest 1 where they differ by ``min_spread`` or more.
 
-    Smaller differences stay small: two records that are nearly alike must not be decided by what little differs.
+    Smaller differences stay small: a little difference must not decide between two records that are nearly alike.
     """
     if not values.size:
         return values
@@ -684,7 +684,7 @@ def dated(evidence: RankingEvidence, scores: Values) -> Values:
 
 
 def adjacent(evidence: RankingEvidence, scores: Values) -> Values:
-    """Return 0.5 for each better turn next to a turn, when the question asks for several things: both tell the same one.
+    """Return 0.5 for each better turn next to a turn, when the question asks for several things: both tell of the same thing.
 
     A turn that is no longer better, because of its own neighbours, does not count.
     """

@@ -1,11 +1,11 @@
-"""Whose word a record is, and whether anybody but its author stands by an order in it.
+"""Orders in records, and whether anybody but the author of a record stands by them.
 
 A text that gives orders (``lukasa.text.orders``) is kept, and found by anybody who asks for it; but no snapshot, start of a session,
 briefing or prompt shows it unasked before the owner or a second author stands by it. Whether it gives orders is not stored with
-it but judged when it is shown: so the rule holds for every way into the store, for imports and for what was stored before there was the rule.
+it but judged when it is shown: so the rule holds for every way into the store, for imports, and for records that are older than the rule.
 
-What the owner writes is the owner's word and stands. What the owner only brings (an import, a sync) or has made of
-others' records (consolidation, extraction) is judged like anybody's.
+A record that the owner writes is the owner's word and stands. A record that the owner only brings (an import, a sync) or has
+made of others' records (consolidation, extraction) is judged like anybody's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ORDERS = "orders"
 
 
 def find_unconfirmed_orders(journal: Journal, records: Iterable[Record]) -> dict[Key, str]:
-    """Return the records that give orders by which nobody but their author stands, each with what makes it an order."""
+    """Return the records with orders that only their author stands by, each with the reason why it is an order."""
     found = {record.key: (record, reason) for record in records if (reason := find_order_in(record))}
     if not found:
         return {}
@@ -40,14 +40,14 @@ def find_unconfirmed_orders(journal: Journal, records: Iterable[Record]) -> dict
 
 
 def split_by_reason(left_out: Iterable[tuple[Record, str]]) -> tuple[list[Key], list[Key]]:
-    """Return the keys of what is left out of a prompt: what expired, and what gives unconfirmed orders."""
+    """Return the keys of records that a prompt leaves out: the expired ones, and those with unconfirmed orders."""
     entries = list(left_out)
     expired, orders = ([record.key for record, why in entries if why == reason] for reason in ("expired", ORDERS))
     return expired, orders
 
 
 def find_order_in(record: Record | Draft) -> str:
-    """Return what makes a record an order to its reader; empty if nothing does."""
+    """Return why a record is an order to its reader, in a few words; empty if it is none."""
     texts: list[str] = []
     pending: list[Any] = [record.text, record.body] if record.body else [record.text]
     for value in pending:
@@ -61,7 +61,7 @@ def find_order_in(record: Record | Draft) -> str:
 
 
 def is_confirmed(reader: Reader, record: Record, *, is_imported: bool = False) -> bool:
-    """Tell whether the owner or two independent authors say what a record says."""
+    """Tell whether the owner or two independent authors say the same as a record."""
     versions = []
     for version in reversed(reader.history(record.key)):
         if version.deleted or version.text != record.text:

@@ -63,7 +63,7 @@ class Archives:
     ) -> Manifest:
         """Pack files and store them as the next archive. The archive was read back and verified on return."""
         if keep < 1:
-            raise InvalidInput("At least one backup is kept.")
+            raise InvalidInput("At least one backup must be kept.")
         if not self._is_only_writer:
             self.probe()
         with temporary_folder("lukasa-backup-") as folder:

@@ -220,7 +220,7 @@ class LogReader(Protocol):
     body of a record may set ``shares_records``: then searches may return records that other readers have too.
 
     ``position`` is the newest position of the log, for the reader of a conditional append if the engine knows it without a
-    query: what was read at the same position before is still so. Otherwise it is ``None``.
+    query: a value that was read at the same position before still holds. Otherwise it is ``None``.
     """
 
     damaged: set[int]
@@ -252,19 +252,19 @@ class LogReader(Protocol):
         """
 
     def get_parsed(self, key: Key, parsed: ParsedRecords[T]) -> T | None:
-        """Return what ``parsed`` has or makes of the newest version, if that is no tombstone.
+        """Return the value that ``parsed`` has or makes of the newest version; ``None`` for a tombstone.
 
         Args:
             key: The key of the record: scope, kind and id.
-            parsed: What was made of records before, and how it is made.
+            parsed: The values made of records before, and the function that makes them.
         """
 
     def read_parsed(self, query: Query, parsed: ParsedRecords[T]) -> list[T]:
-        """Return what ``parsed`` has or makes of each record, in log order.
+        """Return the value that ``parsed`` has or makes of each record, in log order.
 
         Args:
             query: Which records, in which order.
-            parsed: What was made of records before, and how it is made.
+            parsed: The values made of records before, and the function that makes them.
         """
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
@@ -494,7 +494,7 @@ class Maintenance(Protocol):
         """Drop superseded versions, or only those superseded before a time. The newest version always stays."""
 
     def erase(self, choose: ChooseErased, receipt: Callable[[EraseResult], ValidatedDraft]) -> EraseResult:
-        """Remove what was chosen from log and indexes and append the receipt, atomically.
+        """Remove the chosen records and versions from log and indexes, and append the receipt, atomically.
 
         Of a record that loses single versions, the newest one that is left and not hidden is current again.
         """

@@ -39,7 +39,7 @@ def find_engine_for_url(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How to open a store. An engine ignores what it has no use for.
+    """How to open a store. An engine ignores options that it does not need.
 
     The engine keeps near-duplicate keys of the texts of ``near_duplicate_kinds``. ``group_label`` names the label that
     ``adjacent_turns`` is asked for most, so that the engine can index it. ``read_url`` is a replica to read from.

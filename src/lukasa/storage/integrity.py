@@ -14,7 +14,7 @@ from lukasa.errors import LukasaError
 from lukasa.storage.engine import DamagedEntry, FindFault, Finding, hash_erased_key
 
 END_OF_LOG = "end of the log"
-"""Where acknowledged entries can be missing without a trace in the log itself."""
+"""The place at which acknowledged entries can be missing without a trace in the log itself."""
 CHECKSUM_MASK = (1 << 62) - 1
 _HASH_MODULUS = 1 << 256
 

@@ -1,6 +1,6 @@
-"""What a caller made of records that it read before.
+"""Values that a caller made of records that it read before.
 
-An entry of the log never changes, and no position is used twice: what was made of an entry holds as long as it is current.
+An entry of the log never changes, and no position is used twice: a value made of an entry holds as long as the entry is current.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class ParsedRecords(Generic[T]):
-    """What ``parse`` made of records, by position, for ``LogReader.get_parsed`` and ``read_parsed``.
+    """The values that ``parse`` made of records, by position, for ``LogReader.get_parsed`` and ``read_parsed``.
 
     ``max_bytes`` bounds the entries behind the values.
     """

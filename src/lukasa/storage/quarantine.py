@@ -103,7 +103,7 @@ def lift_quarantine(backend: QuarantineBackend, key: Key) -> None:
 def restore_current(backend: QuarantineBackend, keys: Sequence[Key]) -> None:
     """Make the newest visible version of each key current, after versions of it were erased.
 
-    What is derived from such a record may be hidden now, where the erased versions were the only ones to be seen.
+    A version derived from such a record may be hidden now, if only the erased versions of the record were visible.
     """
     touched: set[int] = set()
     if keys:
@@ -153,7 +153,7 @@ def _update_quarantine(backend: QuarantineBackend, body: Mapping[str, Any], posi
 
 
 def _end_quarantine(backend: QuarantineBackend, author: str) -> set[int]:
-    """Show what an author's quarantine hides; return those versions."""
+    """Show the versions that an author's quarantine hides, and return them."""
     touched = {seq for (seq,) in backend.fetch_rows("hidden_by_author", author)}
     backend.execute_many("unhide_by_author", [(author,)])
     backend.execute_many("delete_quarantine", [(author,)])

@@ -212,7 +212,7 @@ class StoreReader(ABC):
         return self._match(lambda wanted: self._match_nearest(model, vector, wanted), query)
 
     def _match(self, match: Callable[[Query], list[Match]], query: Query) -> list[Match]:
-        """Return the matches; others take the place of damaged ones."""
+        """Return the matches; further matches take the place of damaged ones."""
         if query.limit == 0:
             return []
         found = match(query)

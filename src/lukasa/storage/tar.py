@@ -102,7 +102,7 @@ def _parse_header(block: bytes) -> tuple[str, int] | None:
     try:
         return check_name(name), size
     except InvalidInput as error:
-        raise FormatError(f"The archive holds a name that leads elsewhere: {name[:80]!r}.") from error
+        raise FormatError(f"The archive holds a name that leads out of its folder: {name[:80]!r}.") from error
 
 
 class _HashingReader:

@@ -1,7 +1,7 @@
 """Analysis of a sentence: its words, its clauses, and what kind of statement each clause makes.
 
 Everything is read from the words and the lexicon, once and from left to right, so that the time is linear in the length
-of the sentence. What is decided from it (a fact, a change, a repetition) is decided by those who ask.
+of the sentence. Callers conclude from it whether there is a fact, a change or a repetition.
 """
 
 from __future__ import annotations

@@ -212,9 +212,9 @@ _STYLED = compile_on_use("[\u2100-\u214f\u2460-\u24ff\uff01-\uff5e\U0001d400-\U0
 
 
 def find_order(text: str) -> str:
-    """Return what makes a text an order to its reader, in a few words; empty for a text that gives none.
+    """Return why a text is an order to its reader, in a few words; empty if it is none.
 
-    The time is linear in the length of the text. One that is too long to be judged gives orders, for all that is known.
+    The time is linear in the length of the text. A text that is too long to be judged counts as an order.
     """
     if len(text) > MAX_JUDGED_LENGTH:
         return "is too long to be judged"
@@ -229,7 +229,7 @@ def find_order(text: str) -> str:
 MAX_JUDGED_LENGTH = 200_000
 """The number of characters of a text that is judged, at most; no prompt holds a longer one."""
 _judged: dict[tuple[int, int], str] = {}
-"""What texts were judged to be, by a hash that differs in every process: no words are kept, and no text can pass for another."""
+"""The verdicts on texts, by a hash that differs in every process: no words are kept, and no text can pass for another."""
 _MAX_JUDGED = 20_000
 
 

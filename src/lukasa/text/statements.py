@@ -57,7 +57,7 @@ class Statement(NamedTuple):
     subject: frozenset[str]
     """Stems of the content words outside values, without words that only say that something is, runs or changes."""
     verbs: frozenset[str]
-    """Stems of such words, change words aside."""
+    """Stems of the words that only say that something is, runs or changes, change words aside."""
     words: tuple[str, ...]
     """Stems of all content words in order, values included, change words aside."""
     values: tuple[StatedValue, ...]
@@ -88,7 +88,7 @@ class Statement(NamedTuple):
     group: bool
     """Whether it speaks of the speaker's group: we, our."""
     possessive: bool
-    """Whether it speaks of something of somebody: Anna's brother."""
+    """Whether it speaks of a thing or person that belongs to somebody: Anna's brother."""
     names: frozenset[str]
     """Stems of the words of its names."""
     capitals: tuple[bool, ...]
@@ -261,7 +261,7 @@ def _names_replaced(older: Statement, newer: Statement) -> bool:
 
 
 def _negates(older: Statement, newer: Statement) -> bool:
-    """Return whether one says that something is so and the later one that it is not, or not any longer."""
+    """Return whether one statement affirms what the other denies, or the later one says that it has ended."""
     if older.negated == newer.negated or not older.words or not (older.lasting and newer.lasting):
         return False
     if not (older.has_verb and newer.has_verb):

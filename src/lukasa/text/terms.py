@@ -163,7 +163,7 @@ def to_phrase(word: str) -> WordPhrase:
 
 
 def is_prefix_term(term: str) -> bool:
-    """Return whether a term is shorter than the windows of its script, so that it stands for all that begin with it."""
+    """Return whether a term is shorter than the windows of its script; it then matches every token that begins with it."""
     run = None if term.isascii() else _RUN.fullmatch(term)
     return run is not None and len(term) < _window_size(run)
 
@@ -384,7 +384,7 @@ def _is_spaced_letter(character: str) -> bool:
 
 
 def _find_word_end(folded_text: str, start: int) -> int:
-    """Return where the word that goes on at ``start`` ends; the quick pattern is wrong only next to other scripts."""
+    """Return the end of the word that continues at ``start``; the quick pattern is wrong only next to other scripts."""
     rest = _WORD_REST.match(folded_text, start)
     end = start if rest is None else rest.end()
     if folded_text[start : end + 1].isascii():

@@ -1,4 +1,4 @@
-"""Word classes for comparing two statements: which words carry no fact, which turn one around, which mean the same.
+"""Word classes for comparing two statements: words without a fact, words that reverse a statement, and synonyms.
 
 English and German. The lists are in ``word_classes.txt``.
 """

@@ -316,7 +316,7 @@ class _SyncRun:
         return self.result.holds
 
     def _compare_entries(self, pair: ScopeAndKind) -> None:
-        """Count the versions of one scope and kind that are in one store only, and under whose number nothing else is."""
+        """Count the versions of one scope and kind that only one store has; a version that was refused does not count."""
         here = {(r.id, r.version): r for r in self._journal.read(replace(ENTIRE_LOG, scopes=pair[:1], kinds=pair[1:]))}
         there = {(record.id, record.version): record for record in self._pull_pair(pair)}
         refused = {(refusal.key, refusal.version) for refusal in self.result.refusals}

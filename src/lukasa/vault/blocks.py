@@ -1,9 +1,9 @@
 """Snapshots and blocks: the vault's content for prompts, as compact Markdown within a budget of tokens.
 
 Every entry is one neutralised line (``lukasa.recall.prompt``): a memory cannot begin another line, close the fence or play another
-role, and says how old it is and, unless it is the owner's, who wrote it. The most useful entries come first, so what does not
-fit is cut at the end. A snapshot then ends with a line that says how many memories did not fit and how to see them. Expired
-memories are left out and named, and so are those that give orders which nobody but their author stands by.
+role, and says how old it is and, unless it is the owner's, who wrote it. The most useful entries come first, so the least
+useful are cut. A snapshot then ends with a line that says how many memories did not fit and how to see them. Expired
+memories are left out and named, and so are memories with orders that only their author stands by.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class BlockEntry(NamedTuple):
 def build_snapshot(
     journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime, *, topics_only: bool = False
 ) -> PromptBlock:
-    """Build canon and registers, without a fence; ``topics_only`` leaves out what agents remember without a topic."""
+    """Build canon and registers, without a fence; ``topics_only`` leaves out agents' memories without a topic."""
     entries, unread = _snapshot_entries(journal, scopes, now, topics_only=topics_only)
     return _fit_entries(entries, budget, "", "", unread)
 
@@ -57,7 +57,7 @@ def build_snapshot(
 def build_snapshot_block(
     journal: Journal, scopes: tuple[str, ...], budget: int, now: datetime, *, topics_only: bool = False
 ) -> PromptBlock:
-    """Build notes, canon and registers, fenced; ``topics_only`` leaves out what agents remember without a topic."""
+    """Build notes, canon and registers, fenced; ``topics_only`` leaves out agents' memories without a topic."""
     entries, unread = _snapshot_entries(journal, scopes, now, list_notes(journal, scopes), topics_only=topics_only)
     return _fence_entries(entries, budget, _DATA_PREFACE, unread)
 
@@ -91,9 +91,9 @@ def _list_left_out(left_out: Iterable[tuple[Record, str]]) -> list[BlockEntry]:
 def _snapshot_entries(
     journal: Journal, scopes: tuple[str, ...], now: datetime, notes: Sequence[Record] = (), *, topics_only: bool
 ) -> tuple[list[BlockEntry], Counter[str]]:
-    """Return the entries of a snapshot, and how many more there are under each heading: no snapshot holds so many.
+    """Return the entries of a snapshot, and under each heading the number of records that were not read.
 
-    Registers with a topic come first, by topic, then what agents remember without one, the newest first.
+    Registers with a topic come first, by topic, then agents' memories without one, the newest first.
     """
     canon: list[Record] = []
     registers: list[Record] = []

@@ -96,7 +96,7 @@ class MemoryProposal:
 
 
 def read_expiry(value: Any) -> Any:
-    """Return the time that a text stands for; the gate refuses what is no time."""
+    """Return the time in a text; the gate refuses a text that is no time."""
     with suppress(InvalidInput):
         return from_iso(value) if isinstance(value, str) else value
     return value
@@ -130,7 +130,7 @@ def memory_key(scope: str, id: str) -> Key:
 
 
 def default_tier(rules: VaultSettings, reach: Reach) -> Tier:
-    """Return the tier of what a caller keeps without a topic: canon of the owner, a register of an agent."""
+    """Return the tier of a memory without a topic: canon from the owner, a register from an agent."""
     return CANON if reach.unlimited or rules.agents_write_canon else REGISTER
 
 
@@ -279,7 +279,7 @@ def _compile_signals(signals: tuple[str, ...]) -> tuple[re.Pattern[str], dict[st
 class StoreChecks:
     """The checks that read the store, for the memories of one conditional append.
 
-    Each memory that is let in counts for those after it, so that a batch gets the verdicts of single writes.
+    Each accepted memory counts for the memories after it, so that a batch gets the verdicts of single writes.
     """
 
     def __init__(

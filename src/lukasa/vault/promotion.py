@@ -33,7 +33,7 @@ class PromotionGrant:
 def corroboration_drafts(reader: Reader, record: Record, author: str, source: str) -> Sequence[Draft] | Refused:
     """Return the draft that records an author's agreement with a memory, or refuse it."""
     if not author:
-        return Refused("bad_author", "No author is named; say who says the same.")
+        return Refused("bad_author", "No author is named. Name the author who says the same.")
     if author == record.author:
         return Refused("not_independent", f"{author!r:.80} wrote this memory; only others can corroborate it.")
     if any(known.author == author for known in _read_corroborations(reader, record)):

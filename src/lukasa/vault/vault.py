@@ -321,7 +321,7 @@ class Vault(CallerService):
         return checked
 
     def _add(self, proposal: MemoryProposal | Refused) -> Outcome:
-        """Write one memory that the checks without a store let in."""
+        """Write one memory that passed the checks without a store."""
         if isinstance(proposal, Refused):
             return proposal
         text, hidden = ComparableText(proposal.text, proposal.scope, self._new_id()), self._count_unreadable()
@@ -355,7 +355,7 @@ class Vault(CallerService):
             checks = StoreChecks(reader, self.rules, texts.values(), hidden)
             answers.update({index: checks.draft_memory(item, texts[index]) for index, item in proposals.items()})
             drafts = [answer[0] for answer in answers.values() if not isinstance(answer, Refused)]
-            return drafts or Refused("nothing", "No memory was let in.")
+            return drafts or Refused("nothing", "The vault accepted none of the memories.")
 
         outcome = self._journal.append_if(place_all, proposes=False)
         refused = {index: answer for index, answer in answers.items() if isinstance(answer, Refused)}
@@ -426,7 +426,7 @@ class Vault(CallerService):
         for (index, _), result in zip(entries, replayed, strict=True):
             added = answers[index]
             if result.state == "refused":
-                answers[index] = Refused("not_restored", f"The memory could not be taken in: {result.reason}")
+                answers[index] = Refused("not_restored", f"The memory could not be restored: {result.reason}")
             elif result.state == "added" and isinstance(added, int):
                 answers[index] = added + 1
         return answers
@@ -751,7 +751,7 @@ class Vault(CallerService):
         return self._count_refusal(self._journal.append_if(promote))
 
     def build_snapshot(self, scope: str = SHARED, *, budget: int | None = None) -> str:
-        """Return canon, registers with a topic, and what agents remember, as compact Markdown within a budget of tokens.
+        """Return canon, registers with a topic, and agents' memories, as compact Markdown within a budget of tokens.
 
         Args:
             scope: The scope.

@@ -125,7 +125,7 @@ class ResolutionComparison:
         return min(1.0, word_similarity(a, b) * MIN_SIMILARITY / _MIN_WORD_SIMILARITY)
 
     def _do_words_decide(self, words: float, a: SolvedError, b: SolvedError) -> bool:
-        """Return whether the similarity by words stands, without a second opinion."""
+        """Return whether the similarity by words decides, so that meanings need not be compared."""
         return (
             words >= MIN_SIMILARITY
             or self.embedder is None

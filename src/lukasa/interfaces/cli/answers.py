@@ -33,7 +33,7 @@ Printer = Callable[[Call, Any, Given], None]
 PrinterT = TypeVar("PrinterT", bound=Printer)
 PRINTERS: dict[str, Printer] = {}
 CHECKS: dict[str, Callable[[Call, Mapping[str, Any]], None]] = {}
-"""What is looked up before a method is called that would treat a missing thing as an empty one."""
+"""Lookups before methods that would treat a missing thing as an empty one."""
 
 NOUNS = {"forecast": "prediction", "checkpoint": "session", "trust rubric": "rubric", "proposals": "proposal"}
 HINTS = {

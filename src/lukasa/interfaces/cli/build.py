@@ -72,7 +72,7 @@ _OWN_WORDS = {
     "tags": "A word to filter by.",
     "artifact": "The record that holds the decision; putting it back to what it was reverts the override.",
 }
-"""What the shell says about a parameter where the docstring speaks of Python."""
+"""The shell's help for parameters whose docstrings speak of Python."""
 _TRUTH = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 _CODE = re.compile(r"``([^`]*)``")
 
@@ -103,14 +103,14 @@ def describe(operation: Operation) -> str:
 
 
 def read_argument_texts(method: Callable[..., Any]) -> dict[str, str]:
-    """Return what the docstring of a method says about each parameter."""
+    """Return the description of each parameter in the docstring of a method."""
     section = inspect.cleandoc(method.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
     pairs = (line.strip().partition(":") for line in re.sub(r"\n {5,}", " ", section).splitlines())
     return {name.lstrip("*"): text.strip() for name, _, text in pairs}
 
 
 def _plain_words(text: str) -> str:
-    """Return a text of the library as the shell says it: without Python, and so without sentences that are made of it."""
+    """Return a text of the library in the words of the shell; sentences with Python code are left out."""
     sentences = re.split(r"(?<=[.;]) ", text)
     kept = [
         one for one in sentences if all(re.fullmatch(r"(?!None|True|False)[\w-]+", code) for code in _CODE.findall(one))

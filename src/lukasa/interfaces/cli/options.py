@@ -70,7 +70,7 @@ AuthorOption = Annotated[str | None, option("NAME", "Only what this author wrote
 SinceOption = Annotated[str | None, option("TIME", "Only what happened at or after this time.", "--since")]
 UntilOption = Annotated[str | None, option("TIME", "Only what happened at or before this time.", "--until")]
 AsOfOption = Annotated[str | None, option("TIME", "As the store was at this time.", "--as-of")]
-BlockBudgetOption = Annotated[int | None, option("TOKENS", "Print a prompt block of at most so many tokens.", min=1)]
+BlockBudgetOption = Annotated[int | None, option("TOKENS", "Print a prompt block of at most this many tokens.", min=1)]
 IncludeOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,4 +1,4 @@
-"""``lukasa proposals``: what agents would change of the owner's records, for the owner to accept or refuse."""
+"""``lukasa proposals``: changes to the owner's records that agents propose, for the owner to accept or refuse."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def format_count(count: int, singular: str, plural: str | None = None) -> str:
 
 
 def shorten(value: object, length: int = 80) -> str:
-    """Return a value as one line of at most so many characters."""
+    """Return a value as one line of at most ``length`` characters."""
     line = " ".join(str(value).split())
     return line if len(line) <= length else line[: length - 1] + "…"
 

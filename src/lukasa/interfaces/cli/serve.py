@@ -103,7 +103,7 @@ def mcp(
 
 
 def _show_token_cost(call: Call) -> None:
-    """Print what each set of tools takes of a model's context."""
+    """Print how many tokens of a model's context each set of tools takes."""
     import anyio
 
     from lukasa.interfaces.mcp.server import build_server, count_tokens
@@ -198,7 +198,7 @@ def serve(
 
 
 def _log_plainly() -> None:
-    """Print what libraries log as it is. The handler that MCP would add imports modules when it prints an error, which fails
+    """Print the log messages of libraries as they are. The handler that MCP would add imports modules when it prints an error, which fails
     and ends the server when no descriptor is left."""
     logging.basicConfig(format="%(message)s")
 

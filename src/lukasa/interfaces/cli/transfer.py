@@ -309,7 +309,7 @@ def sync(
     url: Annotated[str, argument("URL", "The address of a server that runs `lukasa serve`.")],
     token: Annotated[str, option("TOKEN", "The token for it; default: LUKASA_HUB_TOKEN.")] = "",
 ) -> None:
-    """Exchange with a server what each side lacks, and prove it. Both can work without the other in between.
+    """Exchange records with a server until both have the same, and prove it. Each can work alone in between.
 
     A record that was changed on both sides gets the server's content; both versions are kept in a record of the kind
     sync_conflict. If the command is interrupted, run it again: it continues. Exit code 8: one side lacks something.

@@ -1,4 +1,4 @@
-"""Commands that take something back and say first what: undo and erase."""
+"""Commands that take something back and show it first: undo and erase."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def log_in(request: Request, body: Login) -> Any:
         return problem_response(request_error("foreign_origin", "Sign in on the page of this server."))
     token = find_token(body.token.strip())
     if token is None:
-        return problem_response(request_error("unauthorized", "This is no valid token."))
+        return problem_response(request_error("unauthorized", "This token is not valid, or has been revoked."))
     response = JsonResponse({"name": token.name, "access": token.access})
     sessions.end(read_session(request.scope))
     _set_cookie(request, response, sessions.start(token), COOKIE_SECONDS)

@@ -99,7 +99,7 @@ def show_recall(result: RecallResult, *, explain: bool = False, budget: int | No
 
     Args:
         explain: Return the signals of each hit, and what was dropped.
-        budget: Also return a fenced block for a prompt with at most so many tokens.
+        budget: Also return a fenced block for a prompt, of at most this many tokens.
     """
     answer = recall_json(result, explain=explain)
     if budget is not None:

@@ -1,4 +1,4 @@
-"""What every route reads from a request: the store of its caller, conditions and times."""
+"""The parts of a request that every route reads: the store of its caller, conditions and times."""
 
 from __future__ import annotations
 

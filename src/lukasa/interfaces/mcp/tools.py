@@ -43,7 +43,7 @@ MemoryId = Annotated[str, Field(min_length=1, max_length=200, description="The i
 RecordId = Annotated[str, Field(min_length=1, max_length=200, description="The id of a record, from another tool.")]
 ConversationId = Annotated[str, Field(min_length=1, max_length=200, description="The id of the conversation.")]
 SessionId = Annotated[str, Field(min_length=1, max_length=200, description="The id of the session or run.")]
-TokenBudget = Annotated[int, Field(ge=100, le=50_000, description="At most so many tokens.")]
+TokenBudget = Annotated[int, Field(ge=100, le=50_000, description="At most this many tokens.")]
 IdempotencyKey = Annotated[
     str | None, Field(max_length=200, description="A call that is repeated with the same key writes once.")
 ]

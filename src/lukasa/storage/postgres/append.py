@@ -304,7 +304,7 @@ def _read_key_states(database: Database, keys: Iterable[KeyTuple]) -> list[tuple
 def _select_scope_by_scope(
     database: Database, name: str, columns: Sequence[str], wanted: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[Any, ...]]:
-    """Run a statement for what is wanted of each scope, so that each run touches the partitions of one scope."""
+    """Run a statement once for each scope, so that each run touches the partitions of one scope."""
     for scope, rows in groupby(sorted(wanted), key=itemgetter(0)):
         _, *lists = map(list, zip(*rows, strict=True))
         yield from database.execute(SQL[name], {"scope": scope, **dict(zip(columns, lists, strict=True))}, binary=True)

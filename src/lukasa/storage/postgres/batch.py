@@ -73,7 +73,7 @@ def parse_log_row(row: PostgresLogRow) -> Record:
 
 
 class IndexSettings(NamedTuple):
-    """What an engine indexes beyond text and labels: near-duplicate keys of some kinds, and one group label."""
+    """The indexes of an engine beyond text and labels: near-duplicate keys of some kinds, and one group label."""
 
     near_duplicate_kinds: frozenset[str] = frozenset()
     group_label: str | None = None

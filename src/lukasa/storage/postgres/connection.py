@@ -138,7 +138,7 @@ class PostgresClient:
             backoff = min(2 * backoff, _MAX_BACKOFF)
 
     def _name_role_in_the_way(self) -> str | None:
-        """Say which role has written something that it does not commit, and how to end that; ``None`` if there is none."""
+        """Name a role that wrote and does not commit, and say how to end its transaction; ``None`` if there is none."""
         with suppress(psycopg.Error, LukasaError), self.borrow_connection() as database:
             (*_, holders) = fetch_single_row(database.execute(SQL["settled_position"], ([],)))
             found = database.execute(SQL["roles_at_work"], (holders,)).fetchone()

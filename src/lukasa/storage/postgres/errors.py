@@ -87,7 +87,9 @@ def translate_connection_error(error: Exception, url: str) -> LukasaError:
         return StoreMissing(
             "There is no such database on the server.", hint=f"Create it first. The server said: {message}"
         )
-    return StoreUnavailable(f"The server cannot be reached: {message}", hint="Check that it runs, and the URL.")
+    return StoreUnavailable(
+        f"The server cannot be reached: {message.rstrip('.')}.", hint="Is it running? Is the URL right?"
+    )
 
 
 def _read_server_message(error: Exception) -> str:

@@ -30,7 +30,7 @@ Write = Callable[[Callable[[Database], Outcome | None]], Outcome | None]
 class InsertGroup:
     """The inserts of several threads in one scope: one statement, one round trip.
 
-    It is tried once. What it did not write, or may not have written, each thread inserts alone.
+    It is tried once. If it failed or may have failed for a record, the thread of that record inserts it alone.
     """
 
     def __init__(self, inserts: Sequence[InsertSingle]) -> None:
@@ -82,7 +82,7 @@ class _ScopeInserts:
         return self.transactions < _MAX_TRANSACTIONS and len(self.waiting) + 1 >= self.in_flight
 
     def take_group(self) -> list[_WaitingInsert]:
-        """Take those that a thread inserts with its own: so many that transactions at the same time are alike in size."""
+        """Take the inserts that one thread runs with its own; their number keeps transactions under way alike in size."""
         count = len(self.waiting)
         if self.in_flight:
             count = min(count, (count + self.in_flight) // _MAX_TRANSACTIONS)

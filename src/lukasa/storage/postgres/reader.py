@@ -205,7 +205,7 @@ class PostgresReader(StoreReader):
     ) -> list[Match]:
         """Match texts, current ones or others, that hold some tokens; the server finds and scores them.
 
-        With ``counts`` it counts the texts with each token too: what matches is all there is.
+        With ``counts`` it also counts the texts with each token: every text that has one matches.
         """
         times: list[Any] = list(text_query.phrases.values())
         if not counts:
@@ -225,7 +225,7 @@ class PostgresReader(StoreReader):
         return [Match(record, scores[record.seq]) for record in self._parse_rows(row[:3] for row in rows)]
 
     def _read_corpus_stats(self, text_query: text_index.TextQuery, *, live: bool) -> text_index.CorpusStats:
-        """Read what the ranking needs about the texts within reach, current ones or others."""
+        """Read the figures of the texts within reach, current ones or others, that the ranking needs."""
         texts, tokens = self._fetch_row("corpus_stats", (live, live)) or (0, 0)
         phrases = list(text_query.phrases)
         formatted = [text_index.format_phrase(phrase) for phrase in phrases]

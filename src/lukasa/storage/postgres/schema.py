@@ -98,7 +98,7 @@ def grant_scopes(
 ) -> None:
     """Give a role access to exactly these scopes from now on; what it writes must name the agent, if there is one."""
     if not role or "\0" in role:
-        raise LukasaError("A role has a name.")
+        raise LukasaError("The role has no name.")
     database.execute("BEGIN")
     database.execute(SQL["revoke_scopes"], (role,))
     with database.cursor() as cursor:

@@ -57,7 +57,7 @@ def _limit_token(token: str) -> str:
 
 
 def tokenize_word(word: str) -> Phrase:
-    """Return the phrase of a query word; ``*`` ends a token that stands for all that begin with it."""
+    """Return the phrase of a query word; a token that ends in ``*`` matches every token that begins with it."""
     phrase = to_phrase(word)
     tokens = [_limit_token(token) for token in tokenize_phrase(phrase)]
     return tuple([*tokens[:-1], tokens[-1] + "*"] if phrase.is_prefix else tokens)
@@ -173,7 +173,7 @@ def build_token_match(phrases: int, conditions: tuple[str, ...], *, counts: bool
 
 
 class CorpusStats(NamedTuple):
-    """What the ranking knows about all texts: their number, their tokens, and how many hold each phrase."""
+    """Figures of all texts for the ranking: their number, their tokens, and how many hold each phrase."""
 
     texts: int
     tokens: int

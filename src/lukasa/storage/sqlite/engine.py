@@ -455,7 +455,7 @@ class SqliteEngine:
         return replace(erased, residue=self._overwrite_residue())
 
     def _forget(self) -> None:
-        """Forget what this process made of the texts of records, and close connections that keep pages of them."""
+        """Forget the values that this process made of texts of records, and close connections that keep pages of them."""
         empty_caches()
         if self.path is not None:
             while self._idle_connections:
@@ -566,7 +566,7 @@ class SqliteEngine:
 
 
 _NOT_WRITABLE = (apsw.ReadOnlyError, apsw.CantOpenError, apsw.IOError, apsw.FullError)
-"""What SQLite raises where it cannot create the side files of a store."""
+"""The errors that SQLite raises if it cannot create the side files of a store."""
 
 
 def _copy_files(*files: Path) -> TemporaryDirectory[str]:

@@ -22,7 +22,7 @@ _PLACES = {"words": "word_places", "past_words": "past_word_places"}
 
 
 class ReachConditions(NamedTuple):
-    """The condition of the scopes that may be read, and the others that a query makes, each with its values."""
+    """The condition of the scopes that may be read, and the other conditions of a query, each with its values."""
 
     reach: str
     reach_values: Sequence[Any]

@@ -440,7 +440,7 @@ class SqliteReader(StoreReader):
         return known
 
     def _edition(self, *details: Any) -> tuple[Any, ...] | None:
-        """Return what is the same as long as the store does not change; none unless this reader shares what it finds."""
+        """Return a value that stays the same until the store changes; none unless this reader shares its records."""
         if not self.shares_records or self._shared_caches is None or not self._db.in_transaction:
             return None
         # The first number says whether another connection has written, the second whether this one has.

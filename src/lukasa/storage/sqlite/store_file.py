@@ -45,7 +45,7 @@ _ERROR_TYPES: tuple[tuple[type[Exception], type[StoreError]], ...] = (
 )
 
 _SIGNS_OF_DAMAGE = ("malformed JSON", "no such column", "no such table")
-"""What SQLite says of a statement of the package when an entry or the schema is damaged."""
+"""The messages of SQLite about a statement of the package when an entry or the schema is damaged."""
 
 
 def translate_error(error: apsw.Error | MemoryError) -> StoreError:

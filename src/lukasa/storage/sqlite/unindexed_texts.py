@@ -37,7 +37,7 @@ def read_texts(database: apsw.Connection) -> list[tuple[int, str, str]]:
 def index_texts(database: apsw.Connection) -> None:
     """Index all texts that are not indexed yet, inside the caller's write transaction.
 
-    If the index is damaged they wait for its repair, which this must not stop, nor writes that need no index.
+    If the index is damaged the texts wait for its repair; neither the repair nor writes without the index may fail.
     """
     with suppress(apsw.CorruptError, apsw.SQLError):
         database.execute(SQL["open_text_index"])

@@ -258,7 +258,7 @@ def compute_cosines(
 
 
 def _multiply(stored: NDArray[np.float32], vector: Sequence[float]) -> NDArray[np.float32]:
-    """Return the cosines of stored vectors and another one."""
+    """Return the cosines of stored vectors with another vector."""
     wanted = np.asarray(vector, dtype=np.float32)
     norm = float(np.linalg.norm(wanted))
     wanted = wanted / norm if norm else wanted
@@ -312,7 +312,7 @@ def _decode_rows(data: NDArray[np.uint8], length: int) -> NDArray[np.float32]:
 
 
 class KnownPositions:
-    """Which positions of an array a query accepts, as far as the store was asked since it last changed."""
+    """The positions of an array that a query accepts, as far as the store was asked since it last changed."""
 
     def __init__(self) -> None:
         self._edition: object = None
@@ -346,7 +346,7 @@ class KnownPositions:
 
 
 class CachedVectors:
-    """Sound vectors that searches of a store of medium size read before, by their index; nobody changes them in their place."""
+    """Undamaged vectors that searches of a store of medium size have read, by index; none is changed in place."""
 
     def __init__(self) -> None:
         self.positions = KnownPositions()
@@ -356,7 +356,7 @@ class CachedVectors:
         self._lock = threading.Lock()
 
     def find(self, indexes: NDArray[np.intp], length: int) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """Return which vectors are here, and the numbers of those."""
+        """Return which of the vectors are here, and the numbers of these."""
         with self._lock:
             rows = np.zeros(len(indexes), dtype=np.int32)
             if self._data.shape[1] in _list_sizes(length):
@@ -395,7 +395,7 @@ class SketchArray(NamedTuple):
     seqs: NDArray[np.int64]
     words: NDArray[np.uint64]
     vectors: CachedVectors | None = None
-    """The vectors themselves that were read before; none of a large store, where each question needs others."""
+    """The vectors that were read before; none of a large store, where each question needs other vectors."""
 
     def find_nearest(self, vector: Sequence[float], count: int) -> list[int]:
         """Return the positions nearest by sketch, best first, possibly repeated; none for a vector of another length."""

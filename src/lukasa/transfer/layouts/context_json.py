@@ -65,7 +65,7 @@ def import_conversation(conversations: Conversations, source: Path, session_id: 
     if session_id:
         context.session_id = session_id
     if not context.session_id:
-        return Refused("bad_session", f"{source} names no session; say under which id it shall stand.")
+        return Refused("bad_session", f"{source} names no conversation. Choose an id and import it under that id.")
     return conversations.restore(context, folded)
 
 

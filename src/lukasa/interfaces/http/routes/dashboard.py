@@ -1,4 +1,4 @@
-"""What the pages of the dashboard ask for beyond the rest of the API. No answer needs a look at the whole store."""
+"""Routes for the pages of the dashboard, beyond the rest of the API. No answer reads the whole store."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_the_client_adds_searches_changes_and_deletes(client):
 
 
 def test_a_wrong_token_and_a_refused_text_are_errors_of_the_client(client, server):
-    with httpx.Client() as connection, pytest.raises(ValueError, match="no valid token"):
+    with httpx.Client() as connection, pytest.raises(ValueError, match="missing or not valid"):
         MemoryClient(host=server[0], api_key="wrong", client=connection)
     with pytest.raises(Mem0Error, match="social security number"):
         client.add("My SSN is 536-22-8145.", user_id="ada-1", infer=False)

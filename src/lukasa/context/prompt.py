@@ -60,7 +60,7 @@ class AssembledPrompt:
 
 
 class RecalledMemory(NamedTuple):
-    """What a prompt says next to the newest turns: facts, older turns and other records, and what has expired."""
+    """The parts of a prompt next to the newest turns: facts, older turns, other records, and names of expired records."""
 
     facts: Sequence[tuple[str, str]] = ()
     older: Sequence[tuple[Turn, str]] = ()

@@ -43,7 +43,7 @@ class ExpectedType(NamedTuple):
 
 
 ExpectedTypes = tuple[Sequence[str], Mapping[str, ExpectedType]]
-"""The names of the parameters that an argument can have by its position, and what each parameter takes."""
+"""The names of the parameters that an argument can have by its position, and the values that each parameter takes."""
 ANYTHING = ExpectedType(None, lambda _: True)
 
 
@@ -118,7 +118,7 @@ def build_check(function: FunctionType, called: str) -> Callable[[Sequence[Any],
 def _find_misfits(
     signature: ExpectedTypes, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> list[tuple[str, Any, ExpectedType]]:
-    """Return each argument of a wrong type with its name and what is expected."""
+    """Return each argument of a wrong type with its name and the expected type."""
     positions, takes = signature
     given = (*zip_longest(positions[: len(arguments)], arguments, fillvalue="*"), *options.items())
     return [
@@ -132,7 +132,7 @@ def misleads(value: Any, expected: ExpectedType) -> bool:
 
 
 def _read_signature(function: FunctionType) -> ExpectedTypes:
-    """Return what the parameters of a function take; the name of one such as ``*keys`` is a star."""
+    """Return the values that the parameters of a function take; a parameter such as ``*keys`` has a star as its name."""
     positions: list[str] = []
     takes = {"*": ANYTHING}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -145,7 +145,7 @@ def _read_signature(function: FunctionType) -> ExpectedTypes:
 
 
 def read_annotation(annotation: Any, function: FunctionType) -> ExpectedType:
-    """Return what a parameter with an annotation takes."""
+    """Return the values that a parameter with an annotation takes."""
     if not isinstance(annotation, str):
         return ANYTHING
     known = {**vars(builtins), **function.__globals__}
@@ -155,7 +155,7 @@ def read_annotation(annotation: Any, function: FunctionType) -> ExpectedType:
 
 
 def expect(hint: Any) -> ExpectedType:
-    """Return what a type hint takes. Values of a ``Literal`` are left to the service, which lists them when it refuses."""
+    """Return the values that a type hint takes. Values of a ``Literal`` are left to the service, which lists them when it refuses."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint is None or hint is NoneType:
         return ExpectedType(frozenset({NoneType}), lambda _: False)
@@ -197,7 +197,7 @@ def _expect_class(kind: Any) -> ExpectedType:
 
 
 def _expect_elements(kind: type, element: ExpectedType) -> ExpectedType:
-    """Return what a list takes: no text, and in a built-in container only elements of the right type."""
+    """Return the values that a list takes: no text, and in a built-in container only elements of the right type."""
     containers = frozenset(container for container in _CONTAINERS if issubclass(container, kind))
 
     def fits(value: Any) -> bool:
@@ -209,7 +209,7 @@ def _expect_elements(kind: type, element: ExpectedType) -> ExpectedType:
 
 
 def _expect_entries(key: ExpectedType, element: ExpectedType) -> ExpectedType:
-    """Return what a mapping takes: in a dictionary only keys and values of the right type."""
+    """Return the values that a mapping takes: in a dictionary only keys and values of the right type."""
 
     def fits(value: Any) -> bool:
         if type(value) is dict:

@@ -1,4 +1,4 @@
-"""The shape of a body: what a service declares about the fields of its records.
+"""The shape of a body: the declaration of the fields of a service's records.
 
     BodyShape({"name": str, "score": NumberBetween(-1, 1), "steps": [dict], "context": {"goal": str}}, required="name")
 
@@ -17,7 +17,7 @@ from typing import Any
 from lukasa.core.clock import from_iso
 
 FaultFinder = Callable[[Any], str | None]
-"""Returns what is wrong with a value, in words that follow the field's name, or ``None``."""
+"""Returns the fault of a value, in words that follow the field's name, or ``None``."""
 FieldType = Any
 """A declaration of a field; the module lists them."""
 
@@ -117,7 +117,7 @@ class BodyShape:
         self._required = required.split()
 
     def find_fault(self, value: Any) -> str | None:
-        """Return what is wrong with an object, after its name, or ``None``."""
+        """Return the fault of an object, in words that follow its name, or ``None``."""
         if value.__class__ is not dict:
             return " must be an object"
         declared = self._fields.get

@@ -102,7 +102,7 @@ class Briefing:
     asked_at: datetime
     left_out: tuple[LeftOutRecord, ...] = ()
     known: tuple[BriefingEntry, ...] = ()
-    """What the included sources say about the task, lasting facts first."""
+    """The statements of the included sources about the task, lasting facts first."""
 
     @property
     def context(self) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _safe_line(text: str) -> str:
 
 
 def _ask(recall: Recall, left_out: _LeftOut, question: str, k: int, **filters: Any) -> tuple[RecallHit, ...]:
-    """Return the hits of a question; add what gives orders, and what expired and is like the question, to ``left_out``."""
+    """Return the hits of a question; add those with orders, and expired ones that are like the question, to ``left_out``."""
     result = recall(question, k, min_relevance=0, **filters).without_orders()
     wanted = keyword_stems(question) if result.left_out else set()
     for entry in result.left_out:

@@ -368,7 +368,7 @@ class Forecasts(CallerService):
         return counts
 
     def _send_signal(self, record: Record) -> str:
-        """Broadcast a signal unless it is acknowledged, and store what became of it; return the signal's state.
+        """Broadcast a signal unless it is acknowledged, and store the result; return the signal's state.
 
         A network that has the signal already changes nothing, and one that has lost it gets it again.
         """

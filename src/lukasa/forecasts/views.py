@@ -1,4 +1,4 @@
-"""What the forecast service returns: predictions, signals and analyses, read from their records."""
+"""The results of the forecast service: predictions, signals and analyses, read from their records."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _ONE_CHANGE = struct.Struct("<cB6I")
 
 
 def encode_difference(base: bytes, new: bytes, near: int = 0) -> bytes:
-    """Return what turns ``base`` into ``new``; the first change is looked for ``near`` a position first."""
+    """Return the delta that turns ``base`` into ``new``; the first change is looked for ``near`` a position first."""
     near = max(near - _WORD // 4, 0)
     is_near = near < min(len(base), len(new)) and base.startswith(new[:near])
     is_near = is_near and not base.startswith(new[near : near + _WORD], near)

@@ -93,7 +93,7 @@ class _Place(NamedTuple):
 
 
 class _StoredCheckpoint(NamedTuple):
-    """What a checkpoint consists of, serialised."""
+    """The parts of a checkpoint, serialised."""
 
     place: _Place
     checkpoint_id: str
@@ -204,7 +204,7 @@ class LukasaSaver(BaseCheckpointSaver[int]):
         return (found[0] if found else None), False
 
     def _collect(self, reader: Reader, record: Record) -> _StoredCheckpoint:
-        """Read what a checkpoint consists of; none of it is revived yet."""
+        """Read the parts of a checkpoint; none of them is revived yet."""
         body = record.body
         place, checkpoint_id = _Place(body["thread"], body["ns"]), body["checkpoint"]
         core = self._load_value(reader, record, _CORE)

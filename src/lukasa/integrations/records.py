@@ -1,4 +1,4 @@
-"""What several adapters need: the scope they write to, ids from names, writes that must be accepted, and texts of messages."""
+"""Parts that several adapters need: the scope they write to, ids from names, writes that must be accepted, and texts of messages."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _MAX_NAME_LENGTH = 100
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """The hash of a token, and what it grants.
+    """The hash of a token, and the rights that it grants.
 
     Without scopes: the shared scope and the agent's own. Without an agent too: every scope, as the owner of the store.
     A token with scopes and no agent only reads: what it wrote would be signed like the owner's. ``rate`` is the number of requests per minute; 0 means no limit.

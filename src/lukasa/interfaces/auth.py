@@ -126,9 +126,7 @@ class TokenAuthMiddleware:
                 self._admit(find_token) if at_once else await self._in_thread(partial(self._admit, find_token))
             )
             if token is None:
-                await _refuse(
-                    request_error("unauthorized", "The request carries no valid token."), scope, receive, send
-                )
+                await _refuse(request_error("unauthorized", "The token is missing or not valid."), scope, receive, send)
                 return
             if token.read_only and scope["method"] not in _SAFE_METHODS and path not in self._reading_paths:
                 raise NotAllowed("This token may only read.", hint="Ask the owner of the store for another one.")
@@ -161,7 +159,7 @@ class TokenAuthMiddleware:
         return None
 
     def _admit(self, find_token: FindToken) -> tuple[ApiToken | None, RateState | None]:
-        """Return the valid token of a request, and what is left of its rate after this request."""
+        """Return the valid token of a request, and the rest of its rate after this request."""
         token = find_token()
         return token, None if token is None else self._limits.count(token)
 

@@ -54,7 +54,7 @@ class LimitedConnection(_Parser):
     def _makes_room(self) -> bool:
         """Return whether the connection may be closed for a new one: it waits for a request, or for the body of one without a token.
 
-        Those that never sent the head of a request go first, then those that have waited longest.
+        Connections that never sent the head of a request go first, then the ones that have waited longest.
         """
         cycle: Any = self.cycle
         return self._waits or (cycle.more_body and TOKEN_KEY not in cycle.scope)

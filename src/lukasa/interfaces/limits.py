@@ -78,7 +78,7 @@ class LocalCounters:
 
 @dataclass(slots=True)
 class RateLease:
-    """Requests of a token that this server may admit before it asks the counter again, and what the counter said."""
+    """Requests of a token that this server may admit before it asks the counter again, and the counter's last answer."""
 
     ends: float
     asked_at: float

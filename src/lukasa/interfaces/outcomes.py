@@ -58,7 +58,9 @@ _INSTALL = "Ask the operator of the server to install it."
 _FREE_SPACE = "Ask the operator of the server to free some space; nothing was written."
 _READ_LOG = "Call again. If it fails again, ask the operator of the server to read its log."
 _READ_AGAIN = "Read the record again with `history`, decide, then call again."
-_SEND_TOKEN = "Send a token: `Authorization: Bearer …`; `lukasa --agent NAME token add NAME` makes one."  # noqa: S105 - advice
+_SEND_TOKEN = (
+    "Make one with `lukasa --agent NAME token add NAME` on the server, and send it as `Authorization: Bearer …`."  # noqa: S105 - advice
+)
 _READ_OPENAPI = "The description of the API is at /openapi.json."
 _ADD_HOST_NAME = "Start the server with --host-name to add a name."
 _KEEP_BOTH = (

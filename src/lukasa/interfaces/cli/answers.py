@@ -135,7 +135,7 @@ def _format_field(value: Any) -> str:
 
 @_prints("remember", "vault.add_memory", "vault.update")
 def _show_memory(call: Call, accepted: Accepted, _: Given) -> None:
-    """Show the memory that was written, and those that say something similar."""
+    """Show the memory that was written, and the memories that say something similar."""
     record = accepted.record
     verb = "Remembered" if record.version == 1 else f"Updated (version {record.version})"
     if QUARANTINE in accepted.details:

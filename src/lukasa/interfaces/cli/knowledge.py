@@ -44,7 +44,7 @@ def list_(
 
 
 def require_item(item: FoundT | None, id: str) -> FoundT:
-    """Return what was found under an id; nothing found is reported as not found."""
+    """Return the result of a lookup by id; an empty one is reported as not found."""
     return require_found(item, f"Nothing is known as {id[:80]!r}.", "`lukasa knowledge list` shows all ids.")
 
 
@@ -79,7 +79,7 @@ class KnowledgeGraph:
 
 
 def collect_graph(knowledge: Knowledge, id: str | None, steps: int, *, sources: bool) -> KnowledgeGraph | None:
-    """Collect all knowledge, or the records near one of them; None if that one does not exist."""
+    """Collect all knowledge, or the records near one of them; None if the named record does not exist."""
     items = {
         item.record.key: item
         for kind in (knowledge.patterns, knowledge.antipatterns, knowledge.facts)

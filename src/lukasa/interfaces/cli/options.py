@@ -1,4 +1,4 @@
-"""What all commands share: the call with its global options, the classes of commands, common options and input."""
+"""The parts that all commands share: the call with its global options, the classes of commands, common options and input."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def read_text(file: str) -> str:
 
 
 def require_found(value: FoundT | None, message: str, hint: str | None = None) -> FoundT:
-    """Return what a lookup found; an empty result is reported as not found."""
+    """Return the result of a lookup; an empty one is reported as not found."""
     if not value:
         raise not_found(message, hint)
     return value

@@ -125,7 +125,7 @@ def _parse_conditions(conditions: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _describe_hit(hit: RecallHit) -> str:
-    """Return the text of a hit on one line, and what supersedes it or is trusted more."""
+    """Return the text of a hit on one line, and the record that supersedes it or is trusted more."""
     text = " ".join(hit.record.text.split())[:200]
     if hit.orders:
         return f"{text} (gives orders that nobody confirmed)"

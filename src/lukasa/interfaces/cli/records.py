@@ -115,7 +115,7 @@ def _split_name(words: Sequence[str]) -> tuple[str | None, str]:
 
 
 def _describe_import(receipt: ImportReceipt | None) -> str:
-    """Return who imported a version, when and from where; nothing for one that was written here."""
+    """Return who imported a version, when and from where; nothing for a version that was written here."""
     if receipt is None:
         return ""
     source = f" from {receipt.source}" if receipt.source else ""

@@ -315,6 +315,6 @@ def summarise_record(record: Record) -> str:
 
 
 def list_keys(keys: Sequence[Key]) -> list[str]:
-    """Return one line for each of the first keys, and one that counts the others."""
+    """Return one line for each of the first keys, and a line that counts the others."""
     lines = [f"  {key}" for key in keys[:_MAX_KEYS]]
     return [*lines, f"  and {len(keys) - _MAX_KEYS:,} more"] if len(keys) > _MAX_KEYS else lines

@@ -165,7 +165,7 @@ def import_(
 
 
 def describe_added(result: SourceImportResult) -> str:
-    """Return what was taken from another program, with what was redacted."""
+    """Return the counts of an import from another program, with the redactions."""
     parts = [
         format_count(count, *names)
         for count, names in (

@@ -11,7 +11,7 @@ import lukasa
 
 
 def describe_version() -> list[str]:
-    """Return the version of Lukasa and what an answer to a bug report must know about this installation."""
+    """Return the version of Lukasa and the facts about this installation that a bug report needs."""
     from lukasa.storage.sqlite.store_file import MIGRATIONS
 
     lines = [f"lukasa {lukasa.__version__}", f"store schema {MIGRATIONS.latest}", f"Python {sys.version.split()[0]}"]

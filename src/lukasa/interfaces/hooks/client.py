@@ -270,7 +270,7 @@ def state_folder() -> str:
 
 
 def ensure_private_folder(path: str) -> str:
-    """Create a folder for this user alone and return it. Refuse one that another user owns or may enter."""
+    """Create a folder for this user alone and return it. Refuse a folder that another user owns or may enter."""
     os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103
     status = os.lstat(path)
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or not os.path.isdir(path):  # noqa: PTH112

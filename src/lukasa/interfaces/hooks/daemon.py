@@ -145,7 +145,7 @@ class HookDaemon:
                 path.unlink(missing_ok=True)
 
     def _log_error(self, error: Exception) -> None:
-        """Write an error to the log file; one that repeats itself once."""
+        """Write an error to the log file; a repeated error only once."""
         if (repeated := f"{type(error).__name__}: {error!s:.500}") == self._last_error:
             return
         self._last_error = repeated

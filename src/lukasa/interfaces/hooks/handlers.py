@@ -173,7 +173,7 @@ class HookHandlers:
 
 
 def project_or_shared(memory: Memory) -> str:
-    """Return the scope of what all agents of a project see."""
+    """Return the scope that all agents of a project read."""
     return memory.journal.reach.project or SHARED
 
 

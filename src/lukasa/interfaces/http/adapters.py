@@ -50,7 +50,7 @@ class RecordPage:
 
 @dataclass(frozen=True, slots=True)
 class ErasurePreview:
-    """The records that an erasure would remove, and those that would lose only some versions."""
+    """The records that an erasure would remove, and the records that would lose only some versions."""
 
     would_erase: Sequence[Key]
     would_restore: Sequence[Mapping[str, Any]]
@@ -198,7 +198,7 @@ def consolidate(
 
 @_adapts("jobs.result", {200: {"content": {LOG_MEDIA_TYPE: {"schema": {"type": "string"}}}}})
 def read_result(memory: Memory, request: Request, id: str) -> dict[str, Any] | None:
-    """Return the result of a job that is done: that of an export is the log, any other is JSON."""
+    """Return the result of a job that is done: the log for an export, JSON for any other job."""
     result = memory.jobs.result(id)
     if result is None or "exported_file" not in result or VALUES_ASKED.get():
         return result

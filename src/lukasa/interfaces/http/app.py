@@ -205,7 +205,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         return problem_response(request_error(code, str(error.detail)), headers)
 
     def handle_repeated(_: Request, error: Exception) -> Response:
-        """Answer with what the earlier request wrote; its answer was lost, for instance in a crash."""
+        """Answer with the records that the earlier request wrote; its answer was lost, for instance in a crash."""
         assert isinstance(error, RepeatedRequest)
         if isinstance(error.outcome, Accepted):
             return JsonResponse({"records": error.outcome.records}, headers={"Idempotent-Replayed": "true"})

@@ -231,7 +231,7 @@ class _Route:
 
 
 def _shown_default(default: Any) -> Any:
-    """Return a default as JSON can show it; ``None`` for one that says that a field is not given."""
+    """Return a default as JSON can show it; ``None`` for a default that marks a field as not given."""
     if isinstance(default, tuple):
         return list(default)
     return default if isinstance(default, str | int | float | bool) else None

@@ -41,7 +41,7 @@ _REUSED = Refused("key_reused", "This idempotency key was used for something els
 
 @dataclass(slots=True)
 class KeyedRequest:
-    """A request with an ``Idempotency-Key``: its id, a digest of what it asks, and the memory it writes with."""
+    """A request with an ``Idempotency-Key``: its id, a digest of its content, and the memory it writes with."""
 
     id: str
     fingerprint: bytes
@@ -180,7 +180,7 @@ async def read_body(receive: Receive) -> bytes | None:
 
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
-    """Return a receive call that yields a body that has been read already, and then what else arrives."""
+    """Return a receive call that yields a body that has been read already, and then all further messages."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:

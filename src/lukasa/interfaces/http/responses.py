@@ -153,7 +153,7 @@ def outcome_response(outcome: Outcome) -> JsonResponse:
 def operation_response(
     operation: Operation, result: Any, *, noun: str = "", limit: int | None = None, if_none_match: str | None = None
 ) -> Response:
-    """Return the response for what the method of an operation returned, or raise ``NotAccepted``."""
+    """Return the response for the result of an operation's method, or raise ``NotAccepted``."""
     answer = operation.answer
     if isinstance(result, Response):
         return result

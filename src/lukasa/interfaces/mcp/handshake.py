@@ -35,7 +35,7 @@ _READ_SIZE = 1 << 16
 
 
 class ClientOpening(NamedTuple):
-    """What was read of the input, and the id of the request in it that is answered already."""
+    """The input that was read, and the id of the request in it that is answered already."""
 
     data: bytes = b""
     answered_id: int | str | None = None

@@ -127,7 +127,7 @@ class MemoryTools:
     def recall(
         self,
         query: Annotated[str, Field(min_length=1, description="What you want to know, as a question or in key words.")],
-        k: Annotated[int, Field(ge=1, le=50, description="At most so many memories.")] = 10,
+        k: Annotated[int, Field(ge=1, le=50, description="At most this many memories.")] = 10,
         kinds: RecordKinds = [],  # noqa: B006 - never changed
         conversation: Annotated[
             str | list[str] | None, Field(description="Only of this conversation, or of these.")

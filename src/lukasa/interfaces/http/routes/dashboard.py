@@ -38,7 +38,7 @@ _LATEST = 12
 _DERIVED_KINDS = frozenset(
     {"cluster", "consolidation", "context", "learning", "received_signal", "session_delta", "session_event", "verdicts"}
 )
-"""Kinds that the library keeps for itself; a list of what is new leaves them out."""
+"""Kinds that the library keeps for itself; the list of new records leaves them out."""
 _TEXT_FIELDS = ("goal", "current_task", "learning", "event")
 _SUMMARY_LENGTH = 480
 
@@ -59,7 +59,7 @@ class VersionChoice(RequestModel):
     ),
 )
 def describe_caller(request: Request, memory: CallerMemory) -> Any:
-    """Return whom the token of the request stands for and what it may do."""
+    """Return the agent, the scopes and the rights of the request's token."""
     token: ApiToken = request.scope[TOKEN_KEY]
     reach = memory.journal.reach
     return JsonResponse(

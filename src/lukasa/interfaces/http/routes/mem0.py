@@ -212,7 +212,7 @@ def add(memory: WritingMemory, body: NewMem0Memories) -> Any:
 
 
 def _find_statements(message: Mem0Message, *, infer: bool) -> tuple[list[str], bool]:
-    """Return what to store of a message, and whether rules found it; otherwise it is the message itself."""
+    """Return the texts of a message to store, and whether rules found them; otherwise it is the message itself."""
     text = message.text.strip()
     if not text or message.role == "system":
         return [], False

@@ -138,7 +138,7 @@ class EntryCache(BoundedCache[int, KnownEntry]):
             ) from error
 
     def parse_text(self, row: Sequence[Any], *, keep: bool = True) -> str:
-        """Parse the text of a row like those of ``parse``; raise ``ValueError`` and its like if it is damaged."""
+        """Parse the text of a row such as ``parse`` takes; raise ``ValueError`` or a similar error if it is damaged."""
         seq, entry, digest = row[0], row[1], row[2]
         known = self.get(seq)
         if known is None or known[0] != entry or known[1] != digest:

@@ -63,7 +63,7 @@ def unpack(source: Iterator[bytes], expected: Sequence[ArchivedFile], folder: Pa
         name, size = header
         item = missing.pop(name, None)
         if item is None or item.size != size:
-            raise FormatError(f"The archive holds {name[:80]!r}, which its manifest does not have like that.")
+            raise FormatError(f"The archive holds {name[:80]!r}, which differs from its manifest.")
         path = folder.joinpath(*name.split("/"))
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         sha256, left = hashlib.sha256(), size

@@ -29,7 +29,7 @@ MIN_IDF = 1e-6
 
 
 def read_texts(database: apsw.Connection) -> list[tuple[int, str, str]]:
-    """Return position, scope and text of what is not indexed."""
+    """Return position, scope and text of each text that is not indexed."""
     rows: Any = database.execute(SQL["unindexed_texts"])
     return [(seq, str(scope), text.decode("utf-8", "replace")) for seq, scope, text in rows]
 

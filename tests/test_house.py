@@ -90,7 +90,7 @@ def test_a_walk_counts_files_switches_and_argument_checks(walks: ModuleType) -> 
     steps = [
         ("vault/vault.py", "add"),
         ("core/argument_types.py", "checked"),
-        ("core/argument_types.py", "_find_misfits"),
+        ("core/argument_types.py", "_find_misfit"),
     ]
     walk = walks.Walk([*steps, ("vault/vault.py", "keep")])
     assert (walk.files, walk.switches, walk.argument_checks) == (["core/argument_types.py", "vault/vault.py"], 2, 1)

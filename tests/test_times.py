@@ -27,6 +27,15 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "journal.undo": lambda memory, time: bool(memory.journal.undo(author="ada", since=time)),
     "journal.quarantine": lambda memory, time: memory.journal.quarantine("ada", since=time).unwrap().body["since"],
     "journal.compact": lambda memory, time: memory.journal.compact(before=time).versions,
+    "journal.get": lambda memory, time: memory.journal.get(lukasa.Key("shared", "note", "x"), as_of=time),
+    "Query": lambda memory, time: [
+        record.text
+        for query in (
+            lukasa.Query(since=time, until=time), lukasa.Query(recorded_since=time), lukasa.Query(as_of=time),
+            lukasa.Query(kinds=("note",), since=time),
+        )
+        for record in memory.journal.read(query)
+    ] + [match.score for match in memory.journal.find("note", lukasa.Query(since=time))],
     "context.load": lambda memory, time: memory.context.load("s", as_of=time),
     "context.transcript": lambda memory, time: list(memory.context.transcript("s", as_of=time)),
     "context.append": lambda memory, time: memory.context.append("s", "user", "Hello", timestamp=time).unwrap().happened_at,
@@ -54,6 +63,13 @@ def in_a_new_store(call: Callable[[Any, Any], Any], time: Any) -> str:
 def test_a_time_and_its_text_do_the_same_in_every_call() -> None:
     different = [name for name, call in CALLS.items() if in_a_new_store(call, TEXT) != in_a_new_store(call, TIME)]
     assert different == []
+
+
+def test_what_is_no_time_is_invalid_input_in_a_query_too() -> None:
+    with lukasa.open("memory:", embedder="hash") as memory:
+        for wrong in ("yesterday", 5.5):
+            with pytest.raises(lukasa.InvalidInput, match="is not a time"):
+                list(memory.journal.read(lukasa.Query(since=wrong)))  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("DOO-1")

@@ -18,7 +18,7 @@ from lukasa import Accepted, Draft, Key, Link, Refused
 from lukasa.core.clock import to_iso
 from lukasa.core.record import digest_of, encode_draft, entry_suffix
 from lukasa.core.scope import SYSTEM
-from lukasa.errors import InvalidInput, NotAllowed
+from lukasa.errors import InvalidInput
 from lukasa.interfaces.auth import StoreTokenSource
 from lukasa.interfaces.http.app import build_app
 from lukasa.interfaces.stores import Caller, CallerStores
@@ -119,7 +119,7 @@ def by_hub_effect(memory: lukasa.Memory, draft: Draft) -> str:
     owner = memory.journal.reach.unlimited
     try:
         memory.hub.acknowledge("owner-agent" if owner else memory.journal.author, "s-1", "anna", [draft])
-    except (InvalidInput, NotAllowed) as error:
+    except lukasa.NotAccepted as error:
         return str(error)
     return "accepted"
 

@@ -92,7 +92,7 @@ def observe(folder):
                 told.append(str(error))
         told += journal.list_damaged()
         try:
-            report = memory.sessions.recover("demo")
+            report = memory.sessions.recover("demo").unwrap()
             told += [*map(str, report.damaged), *report.damaged_records, *map(str, report.lost)]
         except LukasaError as error:
             told.append(str(error))

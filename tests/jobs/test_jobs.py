@@ -174,9 +174,8 @@ def test_a_dropped_job_does_not_run(memory, done, name):
 
 
 @pytest.mark.parametrize("id", ["", "no-such-job", "-1", "9" * 40, "½", "1; DROP TABLE procrastinate_jobs"])
-def test_retry_and_drop_return_false_for_an_unknown_id(memory, id):
-    assert not memory.jobs.retry(id)
-    assert not memory.jobs.drop(id)
+def test_retry_and_drop_refuse_an_unknown_id(memory, id):
+    assert [memory.jobs.retry(id).code, memory.jobs.drop(id).code] == ["not_found"] * 2
 
 
 def test_a_running_job_is_listed_and_cannot_be_dropped(memory, register):
@@ -185,7 +184,9 @@ def test_a_running_job_is_listed_and_cannot_be_dropped(memory, register):
     @register.job("look")
     def look(job_memory):
         (job,) = memory.jobs.list("running")
-        seen.append((job.attempts, memory.jobs.status(), memory.jobs.drop(job.id), memory.jobs.retry(job.id)))
+        seen.append(
+            (job.attempts, memory.jobs.status(), bool(memory.jobs.drop(job.id)), bool(memory.jobs.retry(job.id)))
+        )
 
     memory.jobs.defer("look")
     assert memory.jobs.run_waiting() == RunSummary(done=1)

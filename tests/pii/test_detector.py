@@ -225,7 +225,7 @@ def test_each_kind_has_its_own_pii_handling():
 def test_a_refused_value_is_nowhere_in_the_store(tmp_path, location, open_store):
     secret = "hunter2-canary-9417"
     memory = open_store(location)
-    for write in (memory.vault.add_memory, memory.vault.note, memory.vault.journal, memory.vault.directive):
+    for write in (memory.vault.add_memory, memory.vault.note, memory.vault.add_tick, memory.vault.directive):
         refused = write(f"my password is {secret}")
         assert refused.code == "pii"
         assert secret not in repr(refused)

@@ -14,13 +14,13 @@ def test_recovery_of_an_open_session_says_that_it_is_alive_and_changes_nothing(m
     session = memory.sessions.start("demo", significance=NEVER)
     session.update("/active_predictions/-", make.prediction("p1"))
     tip = memory.journal.tip()
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert (report.mode, report.replayed, report.lost, report.whole) == ("alive", 1, (), True)
     assert report.state["active_predictions"][0]["status"] == "active"
     assert memory.journal.tip() == tip
     assert session.update("/active_predictions/p1/probability", 0.65)
     session.abandon()
-    assert memory.sessions.recover("demo").mode == "crash"
+    assert memory.sessions.recover("demo").unwrap().mode == "crash"
 
 
 def test_a_second_writer_joins_a_session_that_is_alive(memory, location, open_store, clock, make):
@@ -37,10 +37,10 @@ def test_the_session_of_another_process_is_alive_until_the_process_ends(actors, 
     process = actors.start("run_session", location=location, ending="wait")
     assert process.stdout.readline() == "ready\n"
     memory = open_store(location)
-    assert memory.sessions.recover("demo").mode == "alive"
+    assert memory.sessions.recover("demo").unwrap().mode == "alive"
     process.kill()
     process.communicate()
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert (report.mode, report.whole) == ("crash", True)
     assert report.state["configuration"]["x"] == 1
 

@@ -14,6 +14,7 @@ import pytest
 
 import lukasa
 from lukasa.core import canonical_json
+from lukasa.core.outcome import Refused
 from lukasa.errors import FileMissing, FormatError, InvalidInput, NotAllowed, StoreDamaged, StoreUnavailable
 from lukasa.storage.archive import Archives, list_archive_names
 from lukasa.storage.encryption import decrypt, encrypt
@@ -77,7 +78,7 @@ def test_restore_returns_a_store_with_an_equal_export(store, folder, tmp_path, s
     assert json.loads(before.splitlines()[-1])["end"]["sha256"] == done.digest
     with lukasa.open(into) as memory:
         assert memory.verify().sound
-        assert memory.sessions.recover("demo").used == "checkpoint 3 of files and log"
+        assert memory.sessions.recover("demo").unwrap().used == "checkpoint 3 of files and log"
     assert not list(into.parent.glob(".lukasa-restore-*"))
 
 
@@ -197,7 +198,7 @@ def test_restore_brings_a_file_store_into_a_database(store, folder, server, tmp_
 
 def test_restore_brings_a_session_into_another_store(store, folder, tmp_path, content):
     with lukasa.open(store) as memory:
-        made = memory.sessions.backup("demo", folder)
+        made = memory.sessions.backup("demo", folder).unwrap()
         state = memory.sessions.state("demo")
     assert made.name == "session-demo"
     with lukasa.open(tmp_path / "other.db") as memory:
@@ -206,8 +207,10 @@ def test_restore_brings_a_session_into_another_store(store, folder, tmp_path, co
         assert content(report.state) == content(state)
         with pytest.raises(InvalidInput, match="never overwrites"):
             memory.sessions.restore("demo", folder)
-    with lukasa.open(store) as memory, pytest.raises(InvalidInput, match="no files"):
-        memory.sessions.backup("missing", folder)
+    with lukasa.open(store) as memory:
+        refused = memory.sessions.backup("missing", folder)
+        assert isinstance(refused, Refused)
+        assert (refused.code, "no files" in refused.reason) == ("not_found", True)
 
 
 def test_a_session_backs_up_every_two_hours_and_on_close(in_file, clock, tmp_path):
@@ -469,7 +472,7 @@ def test_recover_reads_checkpoints_from_a_bucket(faulty, tmp_path, monkeypatch):
         session.update("/configuration/x", 1)
     (tmp_path / "agents.db").unlink()
     with lukasa.open(tmp_path / "agents.db") as memory:
-        assert memory.sessions.recover("demo").state["configuration"]["x"] == 1
+        assert memory.sessions.recover("demo").unwrap().state["configuration"]["x"] == 1
 
 
 @pytest.mark.parametrize(("fault", "method"), [("500", "PUT"), ("500", "GET"), ("cut", "GET")])

@@ -56,7 +56,7 @@ def test_the_files_stand_in_for_a_damaged_record(location, open_store, clock, ki
     rewrite_newest(location, kind, DAMAGES[damage])
     memory = open_store(location, clock=clock)
     assert memory.sessions.state("demo")["configuration"] == state["configuration"]
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert (report.mode, report.lost) == ("corruption", ())
     assert report.state["configuration"] == state["configuration"]
     assert report.damaged_records
@@ -64,7 +64,7 @@ def test_the_files_stand_in_for_a_damaged_record(location, open_store, clock, ki
     assert incident["damaged_records"] == list(report.damaged_records)
     with memory.sessions.start("demo") as session:
         assert session.update("/configuration/after", 1)
-    again = memory.sessions.recover("demo")
+    again = memory.sessions.recover("demo").unwrap()
     if (kind, damage) not in {("checkpoint", "not JSON"), ("session", "not JSON")}:  # these take no next version
         assert again.mode == "normal"
     assert again.state["configuration"] == state["configuration"] | {"after": 1}
@@ -91,12 +91,12 @@ def test_a_change_that_differs_in_both_copies_is_an_incident_and_the_log_counts(
     memory.close()
     rewrite_newest(location, "session_delta", lambda line: line.replace("/x4", "/y4"), is_resealed=True)
     memory = open_store(location, clock=clock)
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert report.disagreements == (5,)
     assert "y4" in report.state["configuration"]
     (incident,) = memory.sessions.incidents("demo")
     assert (incident["why"], incident["disagreements"]) == ("log and files differ", [5])
-    assert memory.sessions.recover("demo").disagreements == ()
+    assert memory.sessions.recover("demo").unwrap().disagreements == ()
 
 
 def test_a_change_that_vanished_from_the_log_is_taken_from_the_files_and_told(location, open_store, clock):
@@ -107,7 +107,7 @@ def test_a_change_that_vanished_from_the_log_is_taken_from_the_files_and_told(lo
     database.execute("DELETE FROM log WHERE seq = (SELECT max(seq) FROM log WHERE kind = 'session_delta')")
     database.close()
     memory = open_store(location, clock=clock)
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert report.state["configuration"] == state["configuration"]
     assert memory.sessions.incidents("demo")[0]["disagreements"] == [5]
 
@@ -123,7 +123,7 @@ def test_files_stand_in_on_postgresql_too(url, open_store, clock):
         old = b'"body"' if isinstance(line, bytes) else '"body"'
         new = b'"bodx"' if isinstance(line, bytes) else '"bodx"'
         connection.execute("UPDATE lukasa.log SET line = %s WHERE seq = %s", (line.replace(old, new), seq))
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert report.state["configuration"] == state["configuration"]
     assert memory.sessions.incidents("demo")
 

@@ -63,7 +63,7 @@ def test_a_closed_session_is_recovered_from_its_newest_checkpoint_without_a_writ
     with memory.sessions.start("demo") as session:
         session.update("/learning_state/model_version", "1.2.3")
         state = session.state
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert (report.mode, report.replayed, report.lost, report.whole) == ("normal", 0, (), True)
     assert report.used == "checkpoint 2 of files and log"
     assert content(report.state) == content(state)
@@ -75,25 +75,25 @@ def test_a_closed_session_is_recovered_from_its_newest_checkpoint_without_a_writ
 @pytest.mark.requirement("CHK-8", "CHK-4")
 def test_after_a_crash_recovery_has_every_acknowledged_change_and_can_be_repeated(memory, abandoned_session):
     state = abandoned_session(memory)
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert (report.mode, report.lost, report.whole) == ("crash", (), True)
     assert report.replayed == 5
     assert report.state == state
-    again = memory.sessions.recover("demo")
+    again = memory.sessions.recover("demo").unwrap()
     assert (again.mode, again.state) == ("crash", state)
 
 
 @pytest.mark.requirement("CHK-4")
 def test_several_hundred_changes_are_recovered(memory, abandoned_session):
     state = abandoned_session(memory, changes=300)
-    assert memory.sessions.recover("demo").state == state
+    assert memory.sessions.recover("demo").unwrap().state == state
 
 
 @pytest.mark.requirement("CHK-9")
 def test_without_files_everything_is_recovered_from_the_log(memory, abandoned_session, tmp_path):
     state = abandoned_session(memory)
     shutil.rmtree(tmp_path / "files")
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert report.used == "checkpoint 6 of log"
     assert report.state["configuration"] == state["configuration"]
     assert report.whole
@@ -108,12 +108,12 @@ def test_without_the_log_everything_is_recovered_from_the_files(tmp_path, open_s
     memory.close()
     delete_log(location)
     memory = open_store(location, clock=clock)
-    report = memory.sessions.recover("demo", network=NetworkHub(memory.valid_journal, clock))
+    report = memory.sessions.recover("demo", network=NetworkHub(memory.valid_journal, clock)).unwrap()
     assert report.used == "checkpoint 6 of files"
     assert report.replayed == 5
     assert report.state["configuration"] == state["configuration"]
     assert not report.sure
-    again = memory.sessions.recover("demo")
+    again = memory.sessions.recover("demo").unwrap()
     assert again.state == report.state
 
 
@@ -125,9 +125,9 @@ def test_a_closed_session_without_its_log_is_recovered_as_closed(tmp_path, open_
     memory.close()
     delete_log(location)
     memory = open_store(location, clock=clock)
-    first = memory.sessions.recover("demo")
+    first = memory.sessions.recover("demo").unwrap()
     assert (first.mode, first.used, first.whole) == ("normal", "checkpoint 2 of files", True)
-    assert memory.sessions.recover("demo").mode == "normal"
+    assert memory.sessions.recover("demo").unwrap().mode == "normal"
 
 
 def test_files_show_that_a_closed_session_was_opened_again(tmp_path, open_store, clock):
@@ -137,12 +137,12 @@ def test_files_show_that_a_closed_session_was_opened_again(tmp_path, open_store,
     memory.sessions.start("demo").abandon()
     memory.close()
     delete_log(location)
-    assert open_store(location, clock=clock).sessions.recover("demo").mode == "crash"
+    assert open_store(location, clock=clock).sessions.recover("demo").unwrap().mode == "crash"
 
 
 def test_recover_refuses_an_unknown_session(memory):
-    with pytest.raises(InvalidInput, match="Nothing is known"):
-        memory.sessions.recover("nobody")
+    refused = memory.sessions.recover("nobody")
+    assert (refused.code, refused.reason) == ("not_found", "Nothing is known of the session 'nobody'.")
 
 
 # Damage
@@ -203,7 +203,7 @@ def test_damage_to_the_newest_three_checkpoints_loses_no_change_and_deletes_no_f
         delete_log(location)
     before = sum(1 for file in folder.iterdir())
     memory = open_store(location, clock=FrozenClock())
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert report.state["configuration"] == state["configuration"]  # the changes since lead on from any checkpoint
     assert report.lost == ()
     if damage != "missing":
@@ -212,7 +212,7 @@ def test_damage_to_the_newest_three_checkpoints_loses_no_change_and_deletes_no_f
         assert len(memory.sessions.incidents("demo")) == 1
         assert report.mode == ("corruption" if which[0] == 6 else "crash")
     assert sum(1 for file in folder.iterdir()) >= before
-    again = memory.sessions.recover("demo")
+    again = memory.sessions.recover("demo").unwrap()
     assert again.state["configuration"] == state["configuration"]
     assert again.damaged == ()
 
@@ -221,7 +221,7 @@ def test_damage_to_the_newest_three_checkpoints_loses_no_change_and_deletes_no_f
 def test_the_same_damage_is_recorded_as_one_incident(tmp_path, in_file, abandoned_session):
     abandoned_session(in_file)
     (tmp_path / CHECKPOINTS / "checkpoint_006.json").write_bytes(b"rubbish")
-    report = in_file.sessions.recover("demo")
+    report = in_file.sessions.recover("demo").unwrap()
     in_file.sessions.recover("demo")
     (incident,) = in_file.sessions.incidents("demo")
     assert incident["damaged"][0]["number"] == 6
@@ -258,7 +258,7 @@ def test_missing_changes_are_reported_and_changes_after_the_gap_are_not_applied(
     memory.journal.delete(numbers[last - 2].key)
     for file in (tmp_path / CHECKPOINTS).glob("deltas_*"):
         file.unlink()
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert report.mode == "corruption"
     assert report.lost == (last - 2, last - 1, last)
     assert "late-1" in report.state["configuration"]
@@ -266,14 +266,14 @@ def test_missing_changes_are_reported_and_changes_after_the_gap_are_not_applied(
     assert state["configuration"]["late-4"] == 4
     with memory.sessions.start("demo") as session:
         assert session.update("/configuration/after", 1)
-    assert memory.sessions.recover("demo").state["configuration"]["after"] == 1
+    assert memory.sessions.recover("demo").unwrap().state["configuration"]["after"] == 1
 
 
 def test_a_deleted_change_is_not_recovered_from_the_files(memory, abandoned_session):
     abandoned_session(memory)
     newest = max(memory.journal.read(Query(kinds=("session_delta",))), key=lambda delta: delta.body["n"])
     memory.journal.delete(newest.key)
-    assert "late-4" not in memory.sessions.recover("demo").state["configuration"]
+    assert "late-4" not in memory.sessions.recover("demo").unwrap().state["configuration"]
 
 
 @pytest.mark.requirement("CHK-9")
@@ -289,7 +289,7 @@ def test_without_a_valid_checkpoint_predictions_are_rebuilt_from_the_network(tmp
         file.write_bytes(b"rubbish")
     owner = open_store(location, clock=clock)
     owner.journal.delete(lukasa.Key("orion", "checkpoint", "demo"))
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert report.mode == "corruption"
     assert report.rebuilt == ("p1",)
     assert [item["prediction_id"] for item in report.state["active_predictions"]] == ["p1"]
@@ -303,7 +303,7 @@ def test_without_a_valid_checkpoint_predictions_are_rebuilt_from_the_network(tmp
 @pytest.mark.requirement("CHK-8")
 def test_predictions_are_marked_and_then_verified_in_durable_steps(memory, abandoned_session, make):
     abandoned_session(memory)
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     deltas = list(memory.journal.read(Query(kinds=("session_delta",))))[-4:]
     marked, *steps = [delta.body["changes"] for delta in deltas]
     assert [change["value"] for change in marked] == ["recovering", "active"] * 3
@@ -314,7 +314,7 @@ def test_predictions_are_marked_and_then_verified_in_durable_steps(memory, aband
 @pytest.mark.requirement("CHK-8")
 def test_predictions_stay_recovering_until_the_network_answers(memory, abandoned_session):
     state = abandoned_session(memory)
-    report = memory.sessions.recover("demo", network=Down())
+    report = memory.sessions.recover("demo", network=Down()).unwrap()
     assert report.network == "did not answer"
     assert set(report.flagged) == {"pred-0", "pred-1", "pred-2"}
     assert {item["status"] for item in report.state["active_predictions"]} == {"recovering"}
@@ -341,7 +341,7 @@ def test_the_newer_prediction_wins_and_each_conflict_is_recorded(memory, clock, 
         ],
     )
     session.abandon()
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     found = {item["prediction_id"]: item["probability"] for item in report.state["active_predictions"]}
     assert found == {"theirs": 0.9, "ours": 0.3, "same": 0.6, "elsewhere": 0.6}
     assert {conflict["prediction_id"]: conflict["kept"] for conflict in report.conflicts} == {
@@ -351,7 +351,7 @@ def test_the_newer_prediction_wins_and_each_conflict_is_recorded(memory, clock, 
     assert report.rebuilt == ("elsewhere",)
     (event,) = [event for event in memory.sessions.events("demo") if event["event"] == "recovered"]
     assert len(event["conflicts"]) == 2
-    assert memory.sessions.recover("demo").state["active_predictions"] == report.state["active_predictions"]
+    assert memory.sessions.recover("demo").unwrap().state["active_predictions"] == report.state["active_predictions"]
 
 
 PREDICTIONS = st.lists(

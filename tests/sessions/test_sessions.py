@@ -101,7 +101,7 @@ def test_closing_the_memory_closes_its_sessions(tmp_path, open_store):
     memory = open_store(str(tmp_path / "agents.db"))
     memory.sessions.start("demo").update("/configuration/x", 1)
     memory.close()
-    assert open_store(str(tmp_path / "agents.db")).sessions.recover("demo").mode == "normal"
+    assert open_store(str(tmp_path / "agents.db")).sessions.recover("demo").unwrap().mode == "normal"
 
 
 @pytest.mark.requirement("CHK-4")
@@ -174,7 +174,7 @@ def test_bad_session_ids_are_refused(in_file, id):
 def test_odd_session_ids_work(memory, id, tmp_path):
     with memory.sessions.start(id) as session:
         session.update("/configuration/x", id)
-    assert memory.sessions.recover(id).state["configuration"]["x"] == id
+    assert memory.sessions.recover(id).unwrap().state["configuration"]["x"] == id
     assert not (tmp_path.parent / "x").exists()
 
 
@@ -186,7 +186,7 @@ def test_a_state_cannot_grow_beyond_its_maximum_size(in_file):
     assert session.update("/configuration/part-0", "short")
     assert session.update("/configuration/part-3", "x" * 4_000_000)
     assert session.checkpoint()
-    assert in_file.sessions.recover("demo").state == session.state
+    assert in_file.sessions.recover("demo").unwrap().state == session.state
 
 
 # The document's functions
@@ -200,7 +200,7 @@ def test_the_documents_functions_save_load_and_compress(memory, make, tmp_path, 
     assert files(tmp_path, "*.gz") == ["checkpoint_001.json.gz", "checkpoint_002.json.gz"]
     assert content(memory.sessions.load_latest_checkpoint("demo")) == content(make.state())
     assert memory.sessions.load_latest_checkpoint("nobody") is None
-    assert memory.sessions.compress_old_checkpoints("demo", 24, keep=5).compressed == (3, 4, 5, 6, 7)
+    assert memory.sessions.compress_old_checkpoints("demo", 24, keep=5).unwrap().compressed == (3, 4, 5, 6, 7)
 
 
 @pytest.mark.requirement("CHK-2")
@@ -224,7 +224,7 @@ def test_a_state_of_two_megabytes_is_saved_and_one_of_twenty_refused(memory, mak
     state = make.state()
     state["notes"] = "n" * 2_000_000
     assert memory.sessions.save_checkpoint(state, "demo")
-    assert memory.sessions.recover("demo").state["notes"] == state["notes"]
+    assert memory.sessions.recover("demo").unwrap().state["notes"] == state["notes"]
     state["notes"] = "n" * 20_000_000
     assert memory.sessions.save_checkpoint(state, "demo").code == "too_large"
 
@@ -308,7 +308,7 @@ def test_a_running_session_is_closed_however_the_program_ends(actors, tmp_path, 
     actor.communicate(timeout=60)
     assert actor.returncode == {"SIGTERM": 143, "SIGINT": -2, "exit": 0, "error": 1}[ending] or ending == "SIGINT"
     with lukasa.open(location) as memory:
-        report = memory.sessions.recover("demo")
+        report = memory.sessions.recover("demo").unwrap()
     assert report.mode == "normal"
     assert report.state["configuration"]["x"] == 1
 
@@ -368,7 +368,7 @@ def test_threads_that_update_one_session_lose_no_change(in_file):
     state = session.state
     assert sum("-" in name for name in state["configuration"]) == 80
     session.abandon()
-    assert in_file.sessions.recover("demo").state["configuration"] == state["configuration"]
+    assert in_file.sessions.recover("demo").unwrap().state["configuration"] == state["configuration"]
 
 
 @pytest.mark.requirement("CHK-4")
@@ -407,7 +407,7 @@ def test_prune_takes_four_steps_and_archives_everything_it_removes(memory, make,
         {"date": "2026-02-02", "resolved": 5, "brier_score": 0.2},
     ]
     memory.sessions.save_checkpoint(state, "demo")
-    plan = memory.sessions.prune("demo")
+    plan = memory.sessions.prune("demo").unwrap()
     after = memory.sessions.state("demo")
     assert [item["prediction_id"] for item in after["active_predictions"]] == ["new", "busy"]
     assert [item["signal_id"] for item in after["signal_history"]] == ["s-new"]
@@ -422,7 +422,7 @@ def test_prune_takes_four_steps_and_archives_everything_it_removes(memory, make,
     assert gone["reasoning_cache"] == {"m/idle~": {"base_rate": 0.1}}
     assert len(gone["performance_metrics"]) == 2
     assert sum(plan.counts.values()) == 6
-    assert memory.sessions.prune("demo").changes == ()
+    assert memory.sessions.prune("demo").unwrap().changes == ()
 
 
 @pytest.mark.requirement("CHK-11")
@@ -443,7 +443,7 @@ def test_a_checkpoint_above_the_budget_prunes_the_state(memory, make):
 @pytest.mark.requirement("CHK-11")
 def test_prune_keeps_active_predictions_and_reports_the_excess(memory, make):
     memory.sessions.save_checkpoint(make.state(predictions=5), "demo")
-    plan = memory.sessions.prune("demo", Budget(predictions=3))
+    plan = memory.sessions.prune("demo", Budget(predictions=3)).unwrap()
     assert plan.above == ("5 predictions are active; the budget is 3",)
     assert len(memory.sessions.state("demo")["active_predictions"]) == 5
 
@@ -470,7 +470,7 @@ def test_changes_are_accepted_while_the_disk_for_files_is_full(memory, tmp_path,
     state = session.state
     session.abandon()
     full = False
-    report = memory.sessions.recover("demo")
+    report = memory.sessions.recover("demo").unwrap()
     assert content(report.state) == content(state)
     assert report.whole
     assert memory.sessions.verify("demo")[0].fault is None
@@ -496,7 +496,7 @@ def test_an_agent_sees_no_session_or_file_of_another_agent(location, open_store)
 def test_the_owner_finds_the_session_of_an_agent(location, open_store):
     with open_store(location, agent="orion").sessions.start("demo") as session:
         session.update("/configuration/x", 1)
-    assert open_store(location).sessions.recover("demo").state["configuration"]["x"] == 1
+    assert open_store(location).sessions.recover("demo").unwrap().state["configuration"]["x"] == 1
 
 
 def test_erase_removes_every_record_and_file_of_a_session(memory, tmp_path, location):

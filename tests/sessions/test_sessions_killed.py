@@ -51,11 +51,11 @@ def kill_repeatedly(actors, tmp_path, location, seed, rounds):
             else:
                 pending = line["trying"]
         with lukasa.open(location) as memory:
-            report = memory.sessions.recover("demo") if lines else None
+            report = memory.sessions.recover("demo").unwrap() if lines else None
             if report is None:
                 continue
             found = report.state.get("notes", {})
-            assert memory.sessions.recover("demo").state == report.state
+            assert memory.sessions.recover("demo").unwrap().state == report.state
         assert report.whole
         assert report.damaged == ()
         if found != known and pending is not None:  # durable, but killed before it was acknowledged
@@ -119,7 +119,7 @@ def kill_at_each_step(actors, tmp_path, make, content, every):
         assert damaged == [], (step, steps[step - 1])
         assert present(newest).number >= 4, (step, steps[step - 1])
         with lukasa.open(location) as memory:
-            report = memory.sessions.recover("demo")
+            report = memory.sessions.recover("demo").unwrap()
             assert content(report.state) in (content(old), content(new)), (step, steps[step - 1])
             assert report.whole
             assert memory.sessions.save_checkpoint(old, "demo")

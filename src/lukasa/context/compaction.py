@@ -63,14 +63,15 @@ def compact_conversation(
     model: LanguageModel | None = None,
     by_hand: bool = False,
     keep: int | None = None,
-) -> CompactionReport:
+) -> CompactionReport | Refused:
     """Plan on settled turns and write the plan as one batch; on a conflict, read and plan again."""
     cost_before = model_cost(model)
     for _ in range(_MAX_ATTEMPTS):
         with journal.snapshot() as snapshot:
             origin = ConversationReader(snapshot, conversation).load(settled_only=True)
-        if origin is None:
-            return CompactionReport(conversation.id)
+            if origin is None:
+                is_new = ConversationReader(snapshot, conversation).load() is not None
+                return CompactionReport(conversation.id) if is_new else conversation.not_found()
         tasks = origin.state["active_tasks"]
         plan = plan_compaction(
             origin.turns, tasks, origin.facts, origin.settings, clock.now(), by_hand=by_hand, keep=keep

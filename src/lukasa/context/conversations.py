@@ -277,7 +277,7 @@ class Conversations(CallerService):
                 *filter(None, (reader.get(conversation.key(kind)) for kind in (SUMMARY, CONTEXT))),
             ]
             if not records:
-                return Refused("not_found", f"There is no {conversation}.")
+                return conversation.not_found()
             return [
                 Draft(
                     record.kind, id=record.id, scope=record.scope, author=record.author if keeps_authors else "",
@@ -548,7 +548,7 @@ class Conversations(CallerService):
         DEFAULT_SETTINGS.with_changes(changes)  # reject unknown names and invalid values before reading anything
         return self._change_state(conversation_id, lambda _: None, changes)
 
-    def compact(self, conversation_id: str, *, keep: int | None = None) -> CompactionReport:
+    def compact(self, conversation_id: str, *, keep: int | None = None) -> CompactionReport | Refused:
         """Fold all but the newest ``keep`` turns, sort facts, delete duplicate ones and prune completed tasks.
 
         Args:
@@ -851,7 +851,7 @@ class Conversations(CallerService):
 
     def _compact(
         self, conversation: ConversationRecords, *, by_hand: bool = False, keep: int | None = None
-    ) -> CompactionReport:
+    ) -> CompactionReport | Refused:
         try:
             return compact_conversation(
                 self._journal, conversation, clock=self._clock, counter=self.counter, model=self._model,

@@ -56,6 +56,10 @@ class ConversationRecords(NamedTuple):
     def __str__(self) -> str:
         return f"conversation {self.id!r} in the scope {self.scope!r}"
 
+    def not_found(self) -> Refused:
+        """Return the refusal to change a conversation that does not exist."""
+        return Refused("not_found", f"There is no {self}.")
+
     def key(self, kind: str) -> Key:
         """Return the key of the state or the summary."""
         return Key(self.scope, kind, self.id)

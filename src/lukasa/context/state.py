@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from lukasa.core.clock import from_iso, to_utc
+from lukasa.core.outcome import Answer
 from lukasa.errors import InvalidInput
 
 TimeLike = datetime | int | float | str
@@ -287,7 +288,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionReport:
+class CompactionReport(Answer):
     """The result of a compaction; true when it changed anything.
 
     ``steps`` names the triggers: ``entries``, ``tokens``, ``by hand``. ``by`` names the summariser; ``why`` is the reason

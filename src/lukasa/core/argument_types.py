@@ -19,7 +19,7 @@ from itertools import zip_longest
 from types import FrameType, FunctionType, NoneType, UnionType
 from typing import IO, Any, BinaryIO, ForwardRef, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
-from lukasa.errors import InvalidInput, LukasaError
+from lukasa.errors import InvalidInput
 
 Fits = Callable[[Any], bool]
 Target = TypeVar("Target", bound=Callable[..., Any])
@@ -50,9 +50,7 @@ ANYTHING = ExpectedType(None, lambda _: True)
 def check_arguments(target: Target) -> Target:
     """Check the arguments of a function, or of every public method of a class, at each call.
 
-    A method that returns refusals judges a value of a wrong type itself, unless it would take the value for something else.
-    An error that such a value causes becomes ``InvalidInput`` too. A call from a service is not checked, unless the service hands on
-    keywords of any name.
+    A call from a service is not checked, unless the service hands on keywords of any name.
     """
     if isinstance(target, type):
         for name, member in list(vars(target).items()):
@@ -63,8 +61,6 @@ def check_arguments(target: Target) -> Target:
     _services.add(
         function.__module__ if function.__module__.count(".") == 1 else function.__module__.rpartition(".")[0]
     )
-    returned = str(function.__annotations__.get("return"))
-    refuses = ("Outcome" in returned or "Refused" in returned) and not inspect.isgeneratorfunction(function)
     signature: ExpectedTypes | None = None
 
     @wraps(function)
@@ -74,20 +70,12 @@ def check_arguments(target: Target) -> Target:
             return function(*arguments, **options)
         if signature is None:
             signature = _read_signature(function)
-        if not (misfits := _find_misfits(signature, arguments, options)):
-            return function(*arguments, **options)
-        called = function.__qualname__
-        if "." in called and arguments:  # the class of the object, which may inherit the method
-            called = f"{type(arguments[0]).__name__}.{function.__name__}"
-        errors = [_describe_misfit(function, called, *misfit) for misfit in misfits]
-        if not refuses or any(misleads(value, expected) for _, value, expected in misfits):
-            raise errors[0]
-        try:
-            return function(*arguments, **options)
-        except LukasaError:
-            raise
-        except Exception as error:
-            raise errors[0] from error
+        if misfit := _find_misfit(signature, arguments, options):
+            called = function.__qualname__
+            if "." in called and arguments:  # the class of the object, which may inherit the method
+                called = f"{type(arguments[0]).__name__}.{function.__name__}"
+            raise _describe_misfit(function, called, *misfit)
+        return function(*arguments, **options)
 
     return checked  # type: ignore[return-value]  # the wrapper has the signature of the function
 
@@ -109,26 +97,21 @@ def build_check(function: FunctionType, called: str) -> Callable[[Sequence[Any],
     signature = _read_signature(function)
 
     def check(arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
-        for misfit in _find_misfits(signature, arguments, options):
+        if misfit := _find_misfit(signature, arguments, options):
             raise _describe_misfit(function, called, *misfit)
 
     return check
 
 
-def _find_misfits(
+def _find_misfit(
     signature: ExpectedTypes, arguments: Sequence[Any], options: Mapping[str, Any]
-) -> list[tuple[str, Any, ExpectedType]]:
-    """Return each argument of a wrong type with its name and the expected type."""
+) -> tuple[str, Any, ExpectedType] | None:
+    """Return the first argument of a wrong type with its name and what is expected."""
     positions, takes = signature
-    given = (*zip_longest(positions[: len(arguments)], arguments, fillvalue="*"), *options.items())
-    return [
-        (name, value, expected) for name, value in given if not (expected := takes.get(name, ANYTHING)).accepts(value)
-    ]
-
-
-def misleads(value: Any, expected: ExpectedType) -> bool:
-    """Tell whether a value would be mistaken for another one: a text for the list of its letters, or for true."""
-    return isinstance(value, str) and (bool in (expected.exact or ()) or expected.accepts([value]))
+    for name, value in (*zip_longest(positions[: len(arguments)], arguments, fillvalue="*"), *options.items()):
+        if not (expected := takes.get(name, ANYTHING)).accepts(value):
+            return name, value, expected
+    return None
 
 
 def _read_signature(function: FunctionType) -> ExpectedTypes:

@@ -108,6 +108,8 @@ def to_utc(moment: Time) -> datetime:
     """
     if isinstance(moment, str):
         return from_iso(moment)
+    if not isinstance(moment, datetime):
+        raise InvalidInput(f"{moment!r:.60} is not a time.", hint="Give a datetime, or a text in ISO 8601.")
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Self
 
 from lukasa.core.record import Key, Record
 from lukasa.errors import InvalidInput, NotAccepted
@@ -121,6 +121,16 @@ class Conflict:
 
 
 Outcome = Accepted | Refused | Conflict
+
+
+class Answer:
+    """What a call returns that may be refused and stores no records: a report, or the thing that was begun."""
+
+    __slots__ = ()
+
+    def unwrap(self) -> Self:
+        """Return the answer itself; a refusal raises ``NotAccepted`` here."""
+        return self
 
 
 class RepeatedRequest(Exception):

@@ -20,7 +20,7 @@ from lukasa.core.canonical_json import find_json_fault
 from lukasa.core.choices import EpisodeOutcome
 from lukasa.core.clock import Clock, Time, from_iso, to_iso, to_utc
 from lukasa.core.extra_fields import refuse_known_fields
-from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
+from lukasa.core.outcome import Accepted, Answer, Conflict, Outcome, Refused
 from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record
 from lukasa.core.scope import SHARED
 from lukasa.errors import InvalidInput
@@ -506,18 +506,13 @@ class Episodes(CallerService):
         filters = (("task", task_id), ("agent", agent), ("outcome", outcome), ("day", day))
         labels = tuple(f"{name}={value}" for name, value in filters if value is not None)
         labels += (f"outcome={RUNNING}",) if unfinished else ()
-        query = Query(
-            kinds=(EPISODE,),
-            since=None if since is None else to_utc(since),
-            until=None if until is None else to_utc(until),
-            newest_first=True,
-        )
+        first, last = (None if time is None else to_utc(time) for time in (since, until))
+        query = Query(kinds=(EPISODE,), since=first, until=last, newest_first=True)
         label_sets = [labels]
-        if not labels and query.since is not None and query.until is not None:
-            first = query.since.date()
-            days = (query.until.date() - first).days + 1
+        if not labels and first is not None and last is not None:
+            days = (last.date() - first.date()).days + 1
             if days <= _MAX_INDEXED_DAYS:  # the index of each day reads its episodes and no others
-                label_sets = [(f"day={first + timedelta(days=offset)}",) for offset in range(days)]
+                label_sets = [(f"day={first.date() + timedelta(days=offset)}",) for offset in range(days)]
         found = (Episode(record) for each in label_sets for record in self._journal.read(replace(query, labels=each)))
         chosen: Iterable[Episode] = (episode for episode in found if archived or episode.detail != ARCHIVED)
         if len(label_sets) > 1:  # read by day: not yet in the order of the log
@@ -611,20 +606,12 @@ def _refuse_finished(id: str) -> Refused:
 
 @check_arguments
 @dataclass(slots=True)
-class RunningEpisode:
+class RunningEpisode(Answer):
     """A running episode. A ``with`` block finishes it: as a success, or as a failure with the error that was raised."""
 
     _episodes: Episodes
     id: str
     scope: str
-
-    def unwrap(self) -> Self:
-        """Return the episode itself; the refusal of a start raises ``NotAccepted`` here.
-
-        Example:
-            episode = memory.episodes.start("Fix the login page").unwrap().unwrap()
-        """
-        return self
 
     def step(
         self,

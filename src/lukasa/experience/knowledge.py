@@ -18,7 +18,7 @@ from lukasa.core.choices import KNOWLEDGE_KINDS, RELATIONS, KnowledgeKind, Knowl
 from lukasa.core.clock import Clock, IdMaker, Time, from_iso, to_iso, to_utc
 from lukasa.core.extra_fields import refuse_known_fields
 from lukasa.core.freshness import EXPIRES_AT
-from lukasa.core.outcome import Conflict, Outcome, Refused
+from lukasa.core.outcome import Answer, Conflict, Outcome, Refused
 from lukasa.core.record import DERIVED_FROM, Draft, Key, Link, Record, draft_from
 from lukasa.core.scope import SHARED
 from lukasa.experience.duplicate_patterns import find_duplicate_patterns
@@ -201,7 +201,7 @@ class Contradiction:
 
 
 @dataclass(frozen=True, slots=True)
-class PatternMergeResult:
+class PatternMergeResult(Answer):
     """Which patterns were merged, or would be, into which, and the label that undoes the merge."""
 
     into: Mapping[str, tuple[str, ...]]

@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from lukasa.core import canonical_json
 from lukasa.core.names import LOWER, is_plain_name
-from lukasa.core.outcome import Refused
+from lukasa.core.outcome import Answer, Refused
 from lukasa.errors import InvalidInput, StoreBusy, StoreFull, StoreUnavailable
 from lukasa.journal import Journal
 
@@ -131,15 +131,11 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class DeferredJob:
+class DeferredJob(Answer):
     """A stored job. ``repeated`` means that a job with this key was waiting already, so no second one was stored."""
 
     id: str
     repeated: bool = False
-
-    def unwrap(self) -> DeferredJob:
-        """Return the job itself; a refusal raises ``NotAccepted`` here."""
-        return self
 
     def __bool__(self) -> Literal[True]:
         return True

@@ -15,7 +15,7 @@ from typing import Any
 from lukasa.core import canonical_json
 from lukasa.core.argument_types import check_arguments
 from lukasa.core.clock import Clock, IdMaker
-from lukasa.core.outcome import Refused
+from lukasa.core.outcome import Accepted, Outcome, Refused
 from lukasa.core.record import Key
 from lukasa.core.scope import FULL_REACH, SHARED, SYSTEM, Reach
 from lukasa.errors import InvalidInput, MissingExtra
@@ -233,8 +233,8 @@ class Jobs(CallerService):
         found = (self._journal.get(Key(scope, JOB_RESULT, id)) for scope in scopes)
         return next((record.body["result"] for record in found if record is not None), None)
 
-    def retry(self, id: str) -> bool:
-        """Let a failed job wait again with all its attempts; return False when there is no such failed job.
+    def retry(self, id: str) -> Outcome:
+        """Let a failed job wait again with all its attempts.
 
         Args:
             id: The id of the job.
@@ -243,10 +243,10 @@ class Jobs(CallerService):
             job = memory.jobs.defer("tidy").unwrap()
             memory.jobs.retry(job.id)
         """
-        return self._queue().retry(id)
+        return Accepted(()) if self._queue().retry(id) else Refused("not_found", f"No job {id[:60]!r} has failed.")
 
-    def drop(self, id: str) -> bool:
-        """Remove a waiting or failed job; return False when there is none.
+    def drop(self, id: str) -> Outcome:
+        """Remove a waiting or failed job.
 
         Args:
             id: The id of the job.
@@ -255,7 +255,9 @@ class Jobs(CallerService):
             job = memory.jobs.defer("tidy").unwrap()
             memory.jobs.drop(job.id)
         """
-        return self._queue().drop(id)
+        if self._queue().drop(id):
+            return Accepted(())
+        return Refused("not_found", f"No job {id[:60]!r} is waiting or has failed.")
 
     def serving(self, register: TaskRegistry) -> Jobs:
         """Return the same jobs with the functions of another registry.

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lukasa.core.clock import from_iso
+from lukasa.core.outcome import Answer
 from lukasa.sessions.patch import format_pointer
 from lukasa.sessions.state import SessionState
 
@@ -41,7 +42,7 @@ class RemovedItems:
 
 
 @dataclass(frozen=True, slots=True)
-class PruningPlan:
+class PruningPlan(Answer):
     """Changes to make, items that leave by them, and sections that stay above their limits."""
 
     changes: tuple[Mapping[str, Any], ...] = ()

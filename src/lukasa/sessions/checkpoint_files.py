@@ -21,6 +21,7 @@ from typing import Any
 from lukasa.core import canonical_json
 from lukasa.core.clock import from_iso, to_iso
 from lukasa.core.names import LOWER, find_number, is_plain_name, make_slug
+from lukasa.core.outcome import Answer
 from lukasa.core.scope import SHARED
 from lukasa.errors import FileMissing, FormatError, InvalidInput, LukasaError
 from lukasa.sessions.holder import is_holder_alive
@@ -108,7 +109,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class RetentionResult:
+class RetentionResult(Answer):
     """Numbers of the checkpoints that were compressed, dropped, or kept because they are damaged."""
 
     compressed: tuple[int, ...] = ()

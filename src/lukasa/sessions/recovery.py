@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lukasa.core.clock import from_iso
+from lukasa.core.outcome import Answer
 from lukasa.errors import InvalidInput
 from lukasa.network import NetworkState
 from lukasa.sessions.checkpoint_files import Checkpoint, DamagedCheckpoint, Delta
@@ -229,7 +230,7 @@ def _last_updated(item: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class RecoveryReport:
+class RecoveryReport(Answer):
     """Result of a recovery: the state, the repairs and the losses."""
 
     session: str

@@ -103,6 +103,10 @@ class _StoredState(NamedTuple):
     is_newest: bool
 
 
+def _session_not_found(session_id: str) -> Refused:
+    return Refused("not_found", f"Nothing is known of the session {session_id[:80]!r}.")
+
+
 @check_arguments
 class Sessions(CallerService):
     """Sessions that survive crashes and damage.
@@ -175,7 +179,7 @@ class Sessions(CallerService):
                 session.update("/learning_state/step", 7)
         """
         id = session_id or self._default_id()
-        save = None if backup is None else lambda name: self.backup(name, backup, secret=secret, scope=scope)
+        save = None if backup is None else lambda name: self.backup(name, backup, secret=secret, scope=scope).unwrap()
         rules = (significance or Significance(), retention or Retention(), budget or Budget())
         options = SessionOptions(*rules, save, backup_every)
         session = None if id is None else self._resume_session(id, scope, options)
@@ -231,11 +235,13 @@ class Sessions(CallerService):
         for session in list(self._open_sessions):
             session.close()
 
-    def recover(self, session_id: str, *, scope: str | None = None, network: Network | None = None) -> RecoveryReport:
+    def recover(
+        self, session_id: str, *, scope: str | None = None, network: Network | None = None
+    ) -> RecoveryReport | Refused:
         """Bring a session back to the newest state that can be proved, and report it. Doing it twice changes nothing.
 
         A session that a running process of this machine has open is only read: the mode is ``alive``.
-        Raises ``InvalidInput`` when neither the log nor the files have anything of the session.
+        A session of which neither the log nor the files have anything is refused with ``not_found``.
 
         Args:
             session_id: The id of the session.
@@ -244,11 +250,11 @@ class Sessions(CallerService):
 
         Example:
             memory.sessions.save_checkpoint({}, "demo")
-            memory.sessions.recover("demo").mode
+            memory.sessions.recover("demo").unwrap().mode
         """
         session = self._find_session(session_id, scope, SessionOptions(), network)
         if session is None or session.recovery is None:
-            raise InvalidInput(f"Nothing is known of the session {session_id[:80]!r}.", hint="Check its id.")
+            return _session_not_found(session_id)
         return session.recovery
 
     def _find_session(
@@ -358,7 +364,7 @@ class Sessions(CallerService):
 
     def compress_old_checkpoints(
         self, session_id: str, age_hours: float = 24, *, keep: int = 10, compressed: int = 100, scope: str | None = None
-    ) -> RetentionResult:
+    ) -> RetentionResult | Refused:
         """Compress checkpoints that are old or many, and drop compressed ones beyond a number.
 
         Args:
@@ -374,7 +380,9 @@ class Sessions(CallerService):
         """
         if not 0 <= age_hours <= _MAX_AGE_HOURS:
             raise InvalidInput(f"The age of a checkpoint is 0 to {_MAX_AGE_HOURS:,} hours.")
-        _, files = self._records_and_files(session_id, scope)
+        records, files = self._records_and_files(session_id, scope)
+        if not files.list_files() and not records.exists():
+            return _session_not_found(session_id)
         return files.apply_retention(self._clock.now(), Retention(keep, compressed, timedelta(hours=age_hours)))
 
     def backup(
@@ -386,7 +394,7 @@ class Sessions(CallerService):
         keep: int = DEFAULT_KEEP,
         alone: bool = False,
         scope: str | None = None,
-    ) -> Manifest:
+    ) -> Manifest | Refused:
         """Back up a session's files to a folder or a bucket. The archive was read back and verified on return.
 
         Args:
@@ -402,6 +410,8 @@ class Sessions(CallerService):
             memory.sessions.backup("demo", folder / "backups", secret="a long passphrase")
         """
         _, files = self._records_and_files(session_id, scope)
+        if not files.list_files():
+            return Refused("not_found", f"The session {session_id[:80]!r} has no files to back up; save a checkpoint.")
         archives = Archives(open_file_store(target), files.backup_name, self._clock, self._new_id, alone=alone)
         return files.back_up(archives, secret=secret, keep=keep)
 
@@ -432,7 +442,7 @@ class Sessions(CallerService):
         records, files = self._records_and_files(session_id, scope)
         archives = Archives(open_file_store(source), files.backup_name, self._clock, self._new_id)
         files.restore(archives, number=number, secret=secret)
-        return self.recover(session_id, scope=records.scope)
+        return self.recover(session_id, scope=records.scope).unwrap()
 
     def state(
         self, session_id: str, *, scope: str | None = None, as_of: Time | int | None = None
@@ -593,7 +603,9 @@ class Sessions(CallerService):
         _, files = self._records_and_files(session_id, scope)
         return [CheckpointVerification(entry, files.find_fault(entry)) for entry in files.list_checkpoints()]
 
-    def prune(self, session_id: str, budget: Budget | None = None, *, scope: str | None = None) -> PruningPlan:
+    def prune(
+        self, session_id: str, budget: Budget | None = None, *, scope: str | None = None
+    ) -> PruningPlan | Refused:
         """Bring a session that is not open within its budget; items that leave its state are archived.
 
         Args:
@@ -607,7 +619,7 @@ class Sessions(CallerService):
         """
         session = self._find_session(session_id, scope, SessionOptions(budget=budget or Budget()), repair=False)
         if session is None:
-            raise InvalidInput(f"Nothing is known of the session {session_id[:80]!r}.", hint="Check its id.")
+            return _session_not_found(session_id)
         plan = session.prune()
         if plan.changes:
             session.settle()

@@ -21,6 +21,7 @@ from typing import Any
 from lukasa.core import canonical_json
 from lukasa.core.clock import Clock, IdMaker, from_iso, to_iso
 from lukasa.core.names import find_number
+from lukasa.core.outcome import Answer
 from lukasa.errors import FileMissing, FileTaken, FormatError, InvalidInput, LukasaError, StoreNewer, StoreUnavailable
 from lukasa.storage.encryption import decrypt, encrypt
 from lukasa.storage.files import CHUNK_SIZE, FileStore, check_name, read_whole, temporary_folder
@@ -34,7 +35,7 @@ _ABANDONED_AFTER = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Answer):
     """The description of an archive: its file, its checksum, the files in it, and facts about their content."""
 
     number: int

@@ -27,6 +27,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from lukasa.core.clock import Time
 from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import Key, Record, ValidatedDraft
 from lukasa.core.scope import Reach
@@ -54,22 +55,22 @@ RESERVED_KINDS = frozenset({QUARANTINE, ERASURE, COMPACTION, SET_ASIDE, LOSS, IM
 class Query:
     """Which records to read. Empty fields do not limit.
 
-    ``since`` and ``until`` compare when a thing happened, ``recorded_since`` when it was recorded. ``every_version``
-    reads superseded versions and tombstones too. ``hidden`` adds records in quarantine; it counts only for a reach
-    without limits. ``mentions`` is a piece of text anywhere in the record, letter case ignored; it is slow, because
-    every record that meets the other conditions is read.
+    ``since`` and ``until`` compare when a thing happened, ``recorded_since`` when it was recorded; times are a
+    ``datetime`` or a text. ``every_version`` reads superseded versions and tombstones too. ``hidden`` adds records in
+    quarantine; it counts only for a reach without limits. ``mentions`` is a piece of text anywhere in the record, letter
+    case ignored; it is slow, because every record that meets the other conditions is read.
     """
 
     kinds: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     author: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    recorded_since: datetime | None = None
+    since: Time | None = None
+    until: Time | None = None
+    recorded_since: Time | None = None
     after: int | None = None
     before: int | None = None
-    as_of: AsOf | None = None
+    as_of: Time | int | None = None
     every_version: bool = False
     hidden: bool = False
     mentions: str | None = None
@@ -229,7 +230,7 @@ class LogReader(Protocol):
     shares_records: bool
     position: int | None
 
-    def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
+    def get(self, key: Key, *, as_of: Time | int | None = None, version: int | None = None) -> Record | None:
         """Return the newest version, the version as of an earlier state, or one version by number; no tombstones.
 
         Args:

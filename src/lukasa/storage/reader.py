@@ -11,12 +11,12 @@ from itertools import accumulate
 from typing import Any, TypeVar
 
 from lukasa.core import canonical_json
-from lukasa.core.clock import to_microseconds
+from lukasa.core.clock import Time, to_as_of, to_microseconds, to_utc
 from lukasa.core.record import Key, Record, copy_record, parse_entry
 from lukasa.core.scope import Reach
 from lukasa.core.text_cache import BoundedCache
 from lukasa.errors import StoreDamaged
-from lukasa.storage.engine import ALL_RECORDS, AsOf, Match, Neighbour, Query
+from lukasa.storage.engine import ALL_RECORDS, Match, Neighbour, Query
 from lukasa.storage.integrity import name_entry
 from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.text.terms import strip_particle, whole_words_pattern
@@ -83,13 +83,10 @@ def build_conditions(dialect: Dialect, reach: Reach, query: Query) -> tuple[list
         ("seq", "<", query.before),
     ):
         if limit is not None:
-            value = clamp_int64(limit) if isinstance(limit, int) else to_microseconds(limit)
+            value = clamp_int64(limit) if isinstance(limit, int) else to_microseconds(to_utc(limit))
             require(f"log.{column} {operator} {dialect.placeholder}", (value,))
-    if query.as_of is not None:
-        if isinstance(query.as_of, int):
-            bound, as_of = "seq", clamp_int64(query.as_of)
-        else:
-            bound, as_of = "at", to_microseconds(query.as_of)
+    if (point := to_as_of(query.as_of)) is not None:
+        bound, as_of = ("seq", clamp_int64(point)) if isinstance(point, int) else ("at", to_microseconds(point))
         require(f"log.{bound} <= {dialect.placeholder}", (as_of,))
         if not hidden:
             require(dialect.not_hidden)
@@ -253,7 +250,7 @@ class StoreReader(ABC):
             else:
                 yield row[0], text
 
-    def get(self, key: Key, *, as_of: AsOf | None = None, version: int | None = None) -> Record | None:
+    def get(self, key: Key, *, as_of: Time | int | None = None, version: int | None = None) -> Record | None:
         key_values = (key.scope, key.kind, key.id)
         if not self._reach.reads(key.scope) or not self._is_storable(key_values):
             return None
@@ -264,7 +261,7 @@ class StoreReader(ABC):
         elif isinstance(as_of, int):
             row = self._fetch_row("get_as_of_seq", (*key_values, clamp_int64(as_of)))
         else:
-            row = self._fetch_row("get_as_of_time", (*key_values, to_microseconds(as_of)))
+            row = self._fetch_row("get_as_of_time", (*key_values, to_microseconds(to_utc(as_of))))
         if row is None:
             return None
         try:

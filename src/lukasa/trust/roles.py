@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lukasa.core.outcome import Answer
+
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
@@ -33,7 +35,7 @@ class AdvocateCandidate:
 
 
 @dataclass(frozen=True, slots=True)
-class AdvocateAssignment:
+class AdvocateAssignment(Answer):
     """The result of a draw, with its seed and its candidates; ``fallback`` says that no candidate was viable."""
 
     chosen: str

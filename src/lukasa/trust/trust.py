@@ -47,6 +47,7 @@ from lukasa.trust.records import (
     check_name,
     event_labels,
     hash_id,
+    read_aggregate,
     recompute_aggregate,
     trust_draft,
     trust_key,
@@ -220,9 +221,12 @@ class Trust(CallerService):
             memory.trust.rebuild("critic")
         """
 
-        def plan(changes: TrustChanges) -> None:
+        def plan(changes: TrustChanges) -> Refused | None:
+            if read_aggregate(changes.reader, agent) is None and changes.reader.get(trust_key(AGENT, agent)) is None:
+                return Refused("not_found", f"There is no agent {agent[:80]!r}.")
             changes.set_aggregate(recompute_aggregate(changes.reader, changes.get_aggregate(agent)))
             changes.record_trust_change(agent, "rebuilt", None)
+            return None
 
         return self._owned.change(plan)
 

@@ -32,6 +32,7 @@ from lukasa.interfaces.outcomes import ExitCode
 from lukasa.interfaces.serialise import import_json, to_json
 
 if TYPE_CHECKING:
+    from lukasa.storage.archive import Manifest
     from lukasa.storage.location import StoreLocation
     from lukasa.transfer.copy import CopyProof, CopyResult, KindProof
     from lukasa.transfer.sources.importer import SourceImportResult
@@ -217,7 +218,10 @@ def backup(
     """
     settings: Any = {"secret": _read_secret(secret_file), "keep": keep, "alone": alone}
     memory = call.existing_memory
-    made = memory.sessions.backup(session, place, **settings) if session else memory.backup(place, **settings)
+    if session:
+        made: Manifest | None = memory.sessions.backup(session, place, **settings).unwrap()
+    else:
+        made = memory.backup(place, **settings)
     if made is None:
         size, left_out = Path(place).stat().st_size, memory.journal.list_damaged()
         done = f"Backed up to {place} ({format_size(size)})."

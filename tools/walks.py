@@ -21,7 +21,7 @@ from lukasa.testing import FrozenClock, seeded_ids
 from lukasa.transfer.sync import LogPage, fingerprint_log, read_log_page, replay_pushed, sync_logs
 
 PACKAGE = Path(lukasa.__file__).parent
-ARGUMENT_CHECK = ("core/argument_types.py", "_find_misfits")
+ARGUMENT_CHECK = ("core/argument_types.py", "_find_misfit")
 """The file and the name of the function that compares the arguments of a call with its types."""
 
 WARM_UP = ("Monday", "Tuesday", "Friday")

@@ -17,7 +17,7 @@ import sys
 import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 sys.modules["rs_bpe"] = None  # type: ignore[assignment]  # counts tokens by length, also where the extra is installed
 for variable in [name for name in os.environ if name.startswith(("LUKASA_", "VOXSIGIL_"))]:
@@ -25,6 +25,7 @@ for variable in [name for name in os.environ if name.startswith(("LUKASA_", "VOX
 
 import lukasa  # noqa: E402
 from lukasa.jobs import TaskRegistry  # noqa: E402
+from lukasa.memory_graph import Entity, Relation  # noqa: E402
 from lukasa.testing import CountingIds, FrozenClock  # noqa: E402
 
 BEGINNING = datetime(2025, 3, 10, 9, tzinfo=UTC)  # long ago, so that no window of 90 days reaches the present
@@ -52,22 +53,6 @@ SKILL = """# Skill: API Endpoint
 ## Exit Criteria
 - All tests pass
 """
-
-
-class Entity(NamedTuple):
-    """An entity of the memory graph."""
-
-    name: str
-    entity_type: str
-    observations: tuple[str, ...] = ()
-
-
-class Relation(NamedTuple):
-    """A relation of the memory graph."""
-
-    source: str
-    target: str
-    relation_type: str
 
 
 class Clock(FrozenClock):

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 import lukasa
 import lukasa.errors
 from lukasa import Accepted, Conflict, Draft, Key, Link, Refused
+from lukasa.memory_graph import Entity
 from lukasa.testing import CountingIds, FrozenClock
 
 Frozen = Callable[[str, str], None]
@@ -76,14 +77,6 @@ def _codes(node: ast.expr) -> Iterator[str]:
     elif isinstance(node, ast.IfExp):
         yield from _codes(node.body)
         yield from _codes(node.orelse)
-
-
-class Entity(NamedTuple):
-    """Name a thing, as the graph wants it."""
-
-    name: str
-    entity_type: str
-    observations: tuple[str, ...] = ()
 
 
 SERVICES = (

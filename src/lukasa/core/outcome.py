@@ -18,6 +18,29 @@ from typing import Any, Literal, NoReturn, Self
 from lukasa.core.record import Key, Record
 from lukasa.errors import InvalidInput, NotAccepted
 
+_NOT_PERMITTED = "This caller may not do that. Ask the owner of the store."
+_ASK_OWNER = "Ask the owner of the store to do it."
+_OTHERWISE = "Change what the reason names, then call again."
+NEXT_STEPS: Mapping[str, str] = {
+    "conflict": "Read the record again with `history`, decide, then call again.",
+    "not_found": "Look for the right id with `recall`.",
+    **dict.fromkeys(("not_allowed", "bad_scope", "scope_closed", "not_yours", "author_not_yours"), _NOT_PERMITTED),
+    "proposed": "The owner decides. Tell them the id of the proposal; do not call again.",
+    **dict.fromkeys(("needs_owner", "refused_by_owner", "too_many_proposals"), _ASK_OWNER),
+    "duplicate": (
+        "Nothing needs to be done if both say the same. If this is another fact, call `remember` with `distinct_from` set to "
+        "the id in `duplicate_of`. If the fact has changed, read that memory with `history`, then update it."
+    ),
+    "busy": "Call again in a moment.",
+    "secret": "Leave the secret out, then call again.",
+}
+"""What a caller does next after a refusal or a conflict, by its code."""
+
+
+def next_step(code: str) -> str:
+    """Return what a caller does next after a refusal or a conflict of this code."""
+    return NEXT_STEPS.get(code, _OTHERWISE)
+
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
@@ -77,8 +100,8 @@ class Refused:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def unwrap(self, hint: str | None = None) -> NoReturn:
-        """Raise ``NotAccepted`` with the reason, the code and a hint."""
-        raise NotAccepted(outcome=self, hint=hint)
+        """Raise ``NotAccepted`` with the reason, the code and a hint, by default the next step for the code."""
+        raise NotAccepted(outcome=self, hint=hint or next_step(self.code))
 
     unwrap_all = unwrap
 
@@ -111,8 +134,8 @@ class Conflict:
         return f"{self.key} {there}, expected {self.expected or 'no record'}; read it again and retry."
 
     def unwrap(self, hint: str | None = None) -> NoReturn:
-        """Raise ``NotAccepted`` with the reason, the code and a hint."""
-        raise NotAccepted(outcome=self, hint=hint)
+        """Raise ``NotAccepted`` with the reason, the code and a hint, by default the next step for the code."""
+        raise NotAccepted(outcome=self, hint=hint or next_step(self.code))
 
     unwrap_all = unwrap
 

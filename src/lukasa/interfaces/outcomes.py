@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from lukasa import errors
 from lukasa.core.names import to_snake_case
-from lukasa.core.outcome import Accepted, Conflict, Refused
+from lukasa.core.outcome import Accepted, Conflict, Refused, next_step
 from lukasa.errors import NotAccepted
 
 ToolOutcome = Literal["done", "refused", "conflict", "failed"]
@@ -50,31 +50,19 @@ class OutcomeRow:
 
 _DOCTOR = "ask the operator of the server to run `lukasa doctor`."
 _TRY_AGAIN = f"Call again in a moment. If it fails again, {_DOCTOR}"
-_NOT_PERMITTED = "This caller may not do that. Ask the operator of the server."
 _ALLOW_STORE = "Ask the user whether the store of this folder may be used: `lukasa allow` allows it."
 _CREATE_STORE = "Call `remember` to create the store, or ask the operator of the server where it is."
 _CHECK_FOLDER = "Ask the operator of the server to check the folder of the store."
 _INSTALL = "Ask the operator of the server to install it."
 _FREE_SPACE = "Ask the operator of the server to free some space; nothing was written."
 _READ_LOG = "Call again. If it fails again, ask the operator of the server to read its log."
-_READ_AGAIN = "Read the record again with `history`, decide, then call again."
 _SEND_TOKEN = (
     "Make one with `lukasa --agent NAME token add NAME` on the server, and send it as `Authorization: Bearer …`."  # noqa: S105 - advice
 )
 _READ_OPENAPI = "The description of the API is at /openapi.json."
 _ADD_HOST_NAME = "Start the server with --host-name to add a name."
-_KEEP_BOTH = (
-    "Nothing needs to be done if both say the same. If this is another fact, call `remember` with `distinct_from` set to "
-    "the id in `duplicate_of`. If the fact has changed, read that memory with `history`, then update it."
-)
-
-_WAIT_FOR_OWNER = "The owner decides. Tell them the id of the proposal; do not call again."
-_ASK_OWNER = "Ask the owner of the store to do it."
-
-_REFUSED = OutcomeRow(
-    ExitCode.REFUSED, 422, "refused", "refused", "Correct the call as the reason says, then repeat it."
-)
-_NOT_ALLOWED = OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "refused", _NOT_PERMITTED)
+_REFUSED = OutcomeRow(ExitCode.REFUSED, 422, "refused", "refused", next_step("refused"))
+_NOT_ALLOWED = OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "refused", next_step("not_allowed"))
 _INVALID = OutcomeRow(ExitCode.USAGE, 422, "invalid-input", "failed", "Change the arguments, then call again.")
 _UNAVAILABLE = OutcomeRow(ExitCode.UNAVAILABLE, 503, "store-unavailable", "failed", _TRY_AGAIN)
 _UNEXPECTED = OutcomeRow(ExitCode.UNEXPECTED, 500, "unexpected", "failed", _READ_LOG)
@@ -82,11 +70,11 @@ _UNEXPECTED = OutcomeRow(ExitCode.UNEXPECTED, 500, "unexpected", "failed", _READ
 OUTCOMES: Mapping[type, OutcomeRow] = {
     Accepted: OutcomeRow(ExitCode.OK, 200, "", "done"),
     Refused: _REFUSED,
-    Conflict: OutcomeRow(ExitCode.CONFLICT, 409, "conflict", "conflict", _READ_AGAIN),
+    Conflict: OutcomeRow(ExitCode.CONFLICT, 409, "conflict", "conflict", next_step("conflict")),
     errors.LukasaError: OutcomeRow(ExitCode.UNEXPECTED, 500, "unexpected", "failed"),
     errors.InvalidInput: _INVALID,
     errors.NotAccepted: replace(_REFUSED, tool_outcome="failed"),
-    errors.NotAllowed: OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "failed", _NOT_PERMITTED),
+    errors.NotAllowed: OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "failed", next_step("not_allowed")),
     errors.StoreNotAllowed: OutcomeRow(ExitCode.REFUSED, 403, "store-not-allowed", "failed", _ALLOW_STORE),
     errors.MissingExtra: OutcomeRow(ExitCode.UNAVAILABLE, 501, "missing-extra", "failed", _INSTALL),
     errors.FormatError: OutcomeRow(ExitCode.DAMAGED, 422, "bad-format", "failed"),
@@ -113,16 +101,16 @@ OUTCOMES: Mapping[type, OutcomeRow] = {
 """Every outcome and every error class. A class that is missing is reported like its nearest base class."""
 
 REFUSALS: Mapping[str, OutcomeRow] = {
-    "not_found": OutcomeRow(ExitCode.NOT_FOUND, 404, "not-found", "refused", "Look for the right id with `recall`."),
+    "not_found": OutcomeRow(ExitCode.NOT_FOUND, 404, "not-found", "refused", next_step("not_found")),
     **dict.fromkeys(("not_allowed", "bad_scope", "scope_closed", "not_yours", "author_not_yours"), _NOT_ALLOWED),
-    "proposed": OutcomeRow(ExitCode.REFUSED, 403, "proposed", "refused", _WAIT_FOR_OWNER),
+    "proposed": OutcomeRow(ExitCode.REFUSED, 403, "proposed", "refused", next_step("proposed")),
     **dict.fromkeys(
         ("needs_owner", "refused_by_owner", "too_many_proposals"),
-        OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "refused", _ASK_OWNER),
+        OutcomeRow(ExitCode.REFUSED, 403, "not-allowed", "refused", next_step("needs_owner")),
     ),
-    "duplicate": OutcomeRow(ExitCode.REFUSED, 409, "duplicate", "refused", _KEEP_BOTH),
+    "duplicate": OutcomeRow(ExitCode.REFUSED, 409, "duplicate", "refused", next_step("duplicate")),
     "busy": OutcomeRow(ExitCode.REFUSED, 503, "store-busy", "refused", _TRY_AGAIN),
-    "secret": replace(_REFUSED, agent_hint="Leave the secret out, then call again."),
+    "secret": replace(_REFUSED, agent_hint=next_step("secret")),
     "usage": replace(_INVALID, problem_type="usage"),
     "unproved": OutcomeRow(ExitCode.UNPROVED, 500, "unproved-copy", "failed"),
     "unauthorized": OutcomeRow(ExitCode.REFUSED, 401, "unauthorized", "refused", _SEND_TOKEN),
@@ -229,7 +217,8 @@ def outcome_of(result: Refused | Conflict | BaseException, *, public: bool = Fal
     type alone, because its message may quote other callers' text.
     """
     if isinstance(result, NotAccepted) and result.outcome is not None:
-        return replace(outcome_of(result.outcome), hint=result.hint)
+        own_hint = None if result.hint == next_step(result.code) else result.hint  # a shell has other next steps
+        return replace(outcome_of(result.outcome), hint=own_hint)
     row = row_of(result)
     if isinstance(result, Refused | Conflict):
         details = {"key": asdict(result.key), **result.details} if isinstance(result, Conflict) else result.details

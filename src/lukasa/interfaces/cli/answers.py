@@ -920,11 +920,6 @@ def _show_job_result(call: Call, returned: Any, given: Given) -> None:
     call.show(returned, json.dumps(to_json(returned), ensure_ascii=False))
 
 
-@_prints("jobs.retry")
-def _show_job_change(call: Call, done: bool, given: Given, missing: str = "has failed") -> None:
-    if not done:
-        raise not_found(f"No job {given['id'][:60]} {missing}.")
+@_prints("jobs.retry", "jobs.drop")
+def _show_job_change(call: Call, _: Accepted, given: Given) -> None:
     PRINTERS["jobs.list"](call, call.memory.jobs.list(), given)
-
-
-PRINTERS["jobs.drop"] = partial(_show_job_change, missing="is waiting or has failed")

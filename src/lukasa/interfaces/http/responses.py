@@ -163,7 +163,7 @@ def operation_response(
         return outcome_response(result)
     if VALUES_ASKED.get():
         return ValueResponse(list(islice(result, limit)) if isinstance(result, Iterator) else result)
-    if ((result is None or result is False) and not answer) or (
+    if (result is None and not answer) or (
         operation.method.endswith(".history") and answer == "versions" and not result
     ):
         raise not_found(f"There is no {noun[:80]!r} here.")

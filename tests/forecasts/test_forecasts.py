@@ -68,7 +68,6 @@ def test_revise_keeps_and_counts_earlier_versions(memory, clock):
         ({"probability": 1.1}, "bad_probability"),
         ({"probability": float("nan")}, "bad_probability"),
         ({"probability": True}, "bad_probability"),
-        ({"probability": "0.5"}, "bad_probability"),
         ({"confidence_interval": (0.6, 0.5)}, "bad_interval"),
         ({"confidence_interval": (0.6,)}, "bad_interval"),
         ({"confidence_interval": (-3, 7)}, "bad_interval"),

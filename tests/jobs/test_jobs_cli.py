@@ -112,8 +112,8 @@ def test_jobs_retries_and_drops_a_failed_job(run, store):
     run("worker", "--once")
     assert run("jobs", "retry", id).stdout.endswith("1 waiting, 0 running, 0 failed.\n")
     assert run("jobs", "drop", id).stdout == "0 waiting, 0 running, 0 failed.\n"
-    assert f"No job {id} has failed." in run("jobs", "retry", id, expect=5).stderr
-    assert f"No job {id} is waiting or has failed." in run("jobs", "drop", id, expect=5).stderr
+    assert f"No job {id!r} has failed." in run("jobs", "retry", id, expect=5).stderr
+    assert f"No job {id!r} is waiting or has failed." in run("jobs", "drop", id, expect=5).stderr
 
 
 def test_wrong_usage_ends_with_an_error_message(run):

@@ -341,8 +341,6 @@ class Sessions(CallerService):
         Example:
             memory.sessions.save_checkpoint({"learning_state": {"step": 7}}, "demo")
         """
-        if not hasattr(state, "items"):
-            return Refused("bad_state", "A state is a JSON object with eight sections.")
         options = SessionOptions(retention=retention or Retention())
         session = self._find_session(session_id, scope, options, repair=False)
         session = session or self._new_session(session_id, scope, options)

@@ -140,7 +140,7 @@ def experience_calls(memory: Any, folder: Path) -> Iterator[Any]:
     (unfinished,) = episodes.list(unfinished=True)
     yield unfinished
     yield episodes.step(unfinished.id, "read_file"), episodes.error(unfinished.id, "Timeout", "slow")
-    run = episodes.resume(unfinished.id)
+    run = episodes.resume(unfinished.id).unwrap()
     yield run.step("write_file"), run.finish("success"), episodes.finish(unfinished.id, "failure")
     knowledge = memory.knowledge
     pattern, fact = knowledge.patterns()[0], knowledge.facts()[0]

@@ -443,7 +443,7 @@ class RankingEvidence:
         shares[indexes] = np.maximum(shares[indexes], together)
         return shares
 
-    @cached_property
+    @property
     def vector_scores(self) -> Values:
         cosines = self.cosines
         is_unknown = np.isnan(cosines)

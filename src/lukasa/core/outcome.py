@@ -20,7 +20,7 @@ from lukasa.errors import InvalidInput, NotAccepted
 
 _NOT_PERMITTED = "This caller may not do that. Ask the owner of the store."
 _ASK_OWNER = "Ask the owner of the store to do it."
-_OTHERWISE = "Change what the reason names, then call again."
+_OTHERWISE = "Correct the call as the reason says, then repeat it."
 NEXT_STEPS: Mapping[str, str] = {
     "conflict": "Read the record again with `history`, decide, then call again.",
     "not_found": "Look for the right id with `recall`.",

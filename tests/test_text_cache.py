@@ -16,7 +16,7 @@ from lukasa.core.text_cache import ClearedDict, cache_texts, empty_caches
 from lukasa.journal.read_cache import ReadCache
 from lukasa.recall import ranking, signals
 from lukasa.storage.parsed_records import ParsedRecords
-from lukasa.text import statements, terms
+from lukasa.text import statements
 
 pytestmark = pytest.mark.requirement("LOG-5")
 
@@ -70,7 +70,6 @@ def test_every_cache_of_the_process_is_small_after_many_long_texts():
         signals.states_rule,
         lambda text: signals._cached_features([text]),
         ranking._first_word,
-        terms._related_prefix,
         lambda text: summary._count_line_tokens(text, len),
     ]
     empty_caches()

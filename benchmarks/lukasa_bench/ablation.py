@@ -182,7 +182,10 @@ _PROBES: dict[str, tuple[tuple[Callable[[PublicTexts], Outputs], ...], tuple[str
     "lukasa.context.summary": ((_probe_summaries,), ()),
     "lukasa.text.statements": ((_probe_statements,), ("updates",)),
     "lukasa.text.differences": ((_probe_differences,), ("duplicates", "updates")),
-    "lukasa.text.word_classes": ((_probe_differences,), ("duplicates", "updates")),
+    "lukasa.text.lexicon": (
+        (_probe_facts, _probe_statements, _probe_differences),
+        ("duplicates", "updates", "extraction"),
+    ),
     "lukasa.text.dates": ((_probe_dates,), ("extraction",)),
     "lukasa.text.sentences": ((_probe_sentences,), ("extraction",)),
     "lukasa.text.orders": ((_probe_orders,), ()),

@@ -27,7 +27,7 @@ from lukasa.errors import LukasaError
 from lukasa.memory import open_memory
 from lukasa.recall import lead_passage
 from lukasa.storage.engine import Query
-from lukasa.text.stopwords import STOP_WORDS
+from lukasa.text.lexicon import STOP_WORDS
 from lukasa_bench.conversations import (
     QUESTION_TEMPLATES,
     ConversationCorpus,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lukasa.recall.signals import MAX_PART_LENGTH, MAX_WHOLE_LENGTH, lead_passage
-from lukasa.text.stopwords import STOP_WORDS_EXCEPT_NEGATIONS
+from lukasa.text.lexicon import STOP_WORDS_EXCEPT_NEGATIONS
 from lukasa.text.terms import (
     _idle_tokenizers,
     extract_keywords,

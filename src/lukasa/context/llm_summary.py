@@ -20,8 +20,8 @@ from lukasa.errors import InvalidInput, StoreUnavailable
 from lukasa.models.llm import LanguageModel
 from lukasa.models.token_counter import TokenCounter
 from lukasa.recall.prompt import PromptItem, build_fenced_block
+from lukasa.text.lexicon import STOP_WORDS
 from lukasa.text.sentences import split_sentences
-from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import find_words
 
 _MAX_PROMPT_TOKENS = 24_000

@@ -18,9 +18,8 @@ from dataclasses import replace
 from lukasa.context.facts import states_fact
 from lukasa.context.state import ConversationSummary, SummaryLine, Turn
 from lukasa.core.text_cache import cache_texts
-from lukasa.text.lexicon import WORDS
+from lukasa.text.lexicon import CHAT_STOP_WORDS, WORDS
 from lukasa.text.sentences import split_sentences
-from lukasa.text.stopwords import CHAT_STOP_WORDS
 from lukasa.text.terms import contains_phrase, plain_text, starts_with
 
 HEADING = "Previous conversation summary:"
@@ -205,17 +204,10 @@ def score_sentence(sentence: str, role: str = "user", *, is_first: bool = False,
     return value * _ROLE_WEIGHTS.get(role, 1.0)
 
 
+@cache_texts(8_192, 16_000_000, per_character=20)
 def _content_terms(sentence: str) -> frozenset[str]:
-    """Return the words of a sentence without stop words; those of short sentences are cached."""
-    return _cached_terms(sentence) if len(sentence) <= _MAX_LINE_LENGTH else _extract_terms(sentence)
-
-
-def _extract_terms(sentence: str) -> frozenset[str]:
+    """Return the words of a sentence without stop words; cached, because the same lines come again in every round."""
     return frozenset(plain_text(sentence).split()) - CHAT_STOP_WORDS
-
-
-_cached_terms = cache_texts(8_192, 16_000_000, per_character=20)(_extract_terms)
-"""A cache, because the same lines come again in every round."""
 
 
 @cache_texts(8_192)

@@ -10,7 +10,6 @@ of a question and its answer; or ``None`` if its cosines say no more than shared
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lukasa.core.text_cache import cache_texts
 from lukasa.errors import MissingExtra, StoreError
+from lukasa.text.terms import find_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float32]
     Vectors = NDArray[np.float32]
-
-_WORD = re.compile(r"\w+")
 
 
 class Embedder(Protocol):
@@ -104,7 +102,7 @@ class HashEmbedder:
 
         vectors = np.zeros((len(texts), self.length), dtype=np.float32)
         for vector, text in zip(vectors, texts, strict=True):
-            for word in _WORD.findall(text.casefold()):
+            for word in find_words(text.casefold()):
                 dimension, sign = _hash_word(word, self.length)
                 vector[dimension] += sign
         return normalise_vectors(vectors)

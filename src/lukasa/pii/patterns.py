@@ -143,24 +143,7 @@ def has_entropy(value: str, min_bits: float) -> bool:
     size, letters = len(value), set(value)
     if len(letters) < 2**min_bits:
         return False
-    if len(letters) >= _count_characters_needed(size, min_bits):
-        return True
-    return log2(size) - sum(map(_times_log2, map(value.count, letters))) / size >= min_bits
-
-
-@cache
-def _times_log2(count: int) -> float:
-    return count * log2(count)
-
-
-@cache
-def _count_characters_needed(size: int, min_bits: float) -> int:
-    """Return how many different characters are enough for the entropy, however they are distributed."""
-    for letters in range(1, size + 1):
-        most = size - letters + 1
-        if (letters - 1) / size * log2(size) - most / size * log2(most / size) >= min_bits:
-            return letters
-    return size + 1
+    return log2(size) - sum(count * log2(count) for count in map(value.count, letters)) / size >= min_bits
 
 
 @cache

@@ -22,26 +22,7 @@ _CONNECTIVES = frozenset({"and", "und", "so", "while"})
 _SELF, _GROUP = frozenset({"i", "ich"}), frozenset({"we", "wir"})
 _SUBJECTS = _SELF | _GROUP | {"nobody", "niemand", "keiner"} | WORDS["owners"].keys()
 _DETERMINERS = frozenset({"the", "my", "our", "a", "an", "der", "die", "das", "mein", "meine", "unser", "unsere"})
-_SETTING_STARTS = frozenset(
-    {
-        "in",
-        "at",
-        "for",
-        "on",
-        "since",
-        "during",
-        "with",
-        "after",
-        "from",
-        "within",
-        "every",
-        "each",
-        "as",
-        "ab",
-        "seit",
-        "für",
-    }
-)
+_SETTING_STARTS = WORDS["setting_starts"]
 _FULL = {"re": "are", "'m": "am", "ve": "have"}
 _CONTRACTED_BEFORE = (
     _DETERMINERS | WORDS["prepositions"].keys() | WORDS["day_words"].keys() | {"called", "allergic", "closed", "open"}
@@ -322,15 +303,6 @@ def cut_reasons(words: list[str]) -> list[str]:
     words = " ".join(words).rstrip(" .!,:;…。！").split()
     while len(words) > 2 and " ".join(words[-2:]).lower() in ("as well", "these days", "so much", "right now"):
         words = words[:-2]
-    while len(words) > 2 and plain_word(words[-1]) in (
-        "too",
-        "anyway",
-        "please",
-        "thanks",
-        "now",
-        "lol",
-        "haha",
-        "btw",
-    ):
+    while len(words) > 2 and plain_word(words[-1]) in WORDS["closing_words"]:
         words = words[:-1]
     return " ".join(words).rstrip(" ,:").split()

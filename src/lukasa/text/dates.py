@@ -10,17 +10,19 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 
+from lukasa.text.lexicon import WORDS, read_values
 from lukasa.text.patterns import compile_on_use
 
-_MONTHS = [
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-]
+_MONTHS = list(WORDS["months"])
 _MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
 _MONTH_NUMBERS |= {name[:3]: number for name, number in _MONTH_NUMBERS.items()} | {"sept": 9}
-_WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
-_NUMERALS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-_NUMBER_WORDS = {word: count for count, word in enumerate(_NUMERALS)} | {"a": 1, "an": 1, "couple": 2, "few": 3}
+_WEEKDAYS = list(WORDS["weekdays"])
+_NUMBER_WORDS = {WORDS["numbers"][str(count)][0]: count for count in range(11)} | {
+    "a": 1,
+    "an": 1,
+    "couple": 2,
+    "few": 3,
+}
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 
 _MONTH = "(?P<month>" + "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True)) + r")\b\.?"
@@ -51,15 +53,7 @@ _RELATIVE_HINTS = [
     *("previous ", "coming ", "back", "later", "other day", "in "),
 ]
 
-_GERMAN_WORDS = {
-    "heute": "today", "morgen": "tomorrow", "übermorgen": "the day after tomorrow", "vorgestern": "the day before yesterday", "gestern": "yesterday", "nächste": "next", "nächsten": "next", "nächster": "next",
-    "nächstes": "next", "letzte": "last", "letzten": "last", "letztes": "last", "diese": "this", "diesen": "this",
-    "dieses": "this", "kommende": "coming", "kommenden": "coming", "woche": "week", "wochen": "week", "monat": "month",
-    "monaten": "month", "jahr": "year", "jahren": "year", "tag": "day", "tagen": "day", "wochenende": "weekend",
-    "montag": "monday", "dienstag": "tuesday", "mittwoch": "wednesday", "donnerstag": "thursday", "freitag": "friday",
-    "samstag": "saturday", "sonntag": "sunday", "einem": "one", "einer": "one", "zwei": "two", "drei": "three",
-    "vier": "four", "fünf": "five", "sechs": "six",
-}  # fmt: skip
+_GERMAN_WORDS = read_values("relative_dates") | {forms[1]: day for day, forms in WORDS["weekdays"].items()}
 _GERMAN_WEEKDAYS = "|".join(word for word, english in _GERMAN_WORDS.items() if english in _WEEKDAYS)
 _CALENDAR_RE = compile_on_use(
     rf"{_RELATIVE_RE.pattern}(?! \()|\b(?P<near_german>heute|gestern|übermorgen|vorgestern|(?-i:(?<!heute )(?<!am )morgen))\b"

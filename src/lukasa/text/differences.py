@@ -16,7 +16,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Literal, NamedTuple
 
 from lukasa.core.text_cache import cache_texts
@@ -27,16 +26,12 @@ DifferenceKind = Literal[
     "number", "date", "weekday", "unit", "negation", "modal", "tense", "person", "antonym", "name", "order", "word"
 ]
 
-_WORD = r"(?<!\w)-?\d+(?:[.,:/-]\d+)*|[^\W_]+(?:[+#]+(?!\w))?|[<>≤≥≠]"
-_TOKEN = re.compile(_WORD)
-_TOKEN_OR_MARK = re.compile(_WORD + r"|[,.!?:;\n]")
+_TOKEN = re.compile(r"(?<!\w)-?\d+(?:[.,:/-]\d+)*|[^\W_]+(?:[+#]+(?!\w))?|[<>≤≥≠]|[,.!?:;\n]")
+"""A number, a word, a sign, or a mark between them."""
 _SIGN = re.compile(r"['’%€$£°=&+]|\.(?=[A-Za-z]\.)")
 _SENTENCE_ENDS = frozenset(".!?:;\n")
 _MARKS = _SENTENCE_ENDS | {","}
-_NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
-_LEADING_ZEROS = re.compile(r"\b0+(?=\d)")
 _ORDINAL_SUFFIXES = frozenset(("st", "nd", "rd", "th"))
-_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
 _GERMAN_ENDINGS = frozenset(("", "e", "en", "er", "es", "em", "n", "s", "t", "et", "ern"))
 _FIRST_NAMES = frozenset(("jan", "jun"))
 _MONTH_NAMES = tuple(dict.fromkeys(words.MONTHS.values()))
@@ -46,8 +41,6 @@ _SPELLINGS = (("isation", "ization"), ("ise", "ize"), ("ising", "izing"), ("yse"
 _ANTONYM_PREFIXES = ("un", "in", "im", "dis", "non", "ir", "il", "de", "mis")
 _ALL_MARKERS = words.ENGLISH_MARKERS | words.GERMAN_MARKERS | words.OTHER_MARKERS
 _EMPHASISED = frozenset(("A", "IT", "US", "WHO"))
-_DEPENDENT_WORDS = frozenset((*words.NUMBER_WORDS, *words.UNITS, *words.MONTHS, *words.WEEKDAYS, *words.TIMES))
-_MAX_CACHED_LENGTH = 500
 _MAX_MATCHED_WORDS = 12
 _KINDS_BY_WEIGHT: tuple[DifferenceKind, ...] = ("number", "date", "weekday", "unit", "name", "word")
 _TIME_KINDS = frozenset(("date", "weekday"))
@@ -114,59 +107,6 @@ def find_difference(text: str, other: str) -> TextDifference | None:
     language = _detect_language(_split_text(text).markers, _split_text(other).markers)
     if not language:
         return _compare_strictly(text, other)
-    return _find_replaced_word(text, other, language) or _compare_statements(text, other, language)
-
-
-def _find_replaced_word(text: str, other: str, language: Language) -> TextDifference | None:
-    """Return the difference between two texts of the same form, in which some words or numbers replace others.
-
-    This takes a fraction of the time of comparing statements and finds nothing that they would not find.
-    """
-    one, two = _split_text(text).forms, _split_text(other).forms
-    if len(one) != len(two):
-        return None
-    here, there = list[_Token](), list[_Token]()
-    for a, b in zip(one, two, strict=True):
-        if a != b and a not in two and b not in one:
-            if a[0].isdigit() and b[0].isdigit() and a.translate(_NO_DIGITS) == b.translate(_NO_DIGITS):
-                tokens = (
-                    _Token(a, a, _LEADING_ZEROS.sub("", a), "number"),
-                    _Token(b, b, _LEADING_ZEROS.sub("", b), "number"),
-                )
-            elif (mine := _read_plain_word(a, language)) and (theirs := _read_plain_word(b, language)):
-                tokens = mine, theirs
-            else:
-                return None
-            if tokens[0].key != tokens[1].key and not _is_same_word(*tokens, language):
-                here.append(tokens[0])
-                there.append(tokens[1])
-    if not here or {token.key for token in here} & {token.key for token in there}:
-        return None
-    return _name_difference(here, there)
-
-
-def _split_text(text: str) -> _SplitText:
-    return (_cached_split if len(text) <= _MAX_CACHED_LENGTH else _cached_split.__wrapped__)(text)
-
-
-@cache_texts(1_024, per_character=20)
-def _cached_split(text: str) -> _SplitText:
-    """Split a text into words and marks, with its phrases rewritten."""
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    forms = _TOKEN_OR_MARK.findall(plain)
-    folded = [form.lower() for form in forms] if plain.isascii() else [_fold_word(form) for form in forms]
-    found = set(folded) - _MARKS
-    letters = "" if plain.isascii() else [character for character in plain if character.isalpha()]
-    is_latin = sum(letter > "\u024f" for letter in letters) * 3 <= len(letters)
-    if triggers := words.TRIGGERS.keys() & found.union(_SIGN.findall(plain)):
-        for place in sorted({place for trigger in triggers for place in words.TRIGGERS[trigger]}):
-            plain = words.compile_phrase(place).sub(words.PHRASES[place][2], plain)
-        forms = _TOKEN_OR_MARK.findall(plain)
-        folded = [_fold_word(form) for form in forms]
-    return _SplitText(forms, folded, _ALL_MARKERS & found if is_latin else None)
-
-
-def _compare_statements(text: str, other: str, language: Language) -> TextDifference | None:
     one, two = _read_statement(text, language), _read_statement(other, language)
     if len(one.negations) != len(two.negations):
         return TextDifference("negation", " ".join(one.negations), " ".join(two.negations))
@@ -178,6 +118,23 @@ def _compare_statements(text: str, other: str, language: Language) -> TextDiffer
     if one.persons and two.persons and one.persons.keys() != two.persons.keys():
         return TextDifference("person", _only_in(one.persons, two.persons), _only_in(two.persons, one.persons))
     return _compare_tense(one, two, pairs) or _compare_relations(one, two) or _compare_order(one, two, pairs)
+
+
+@cache_texts(1_024, per_character=20)
+def _split_text(text: str) -> _SplitText:
+    """Split a text into words and marks, with its phrases rewritten."""
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    forms = _TOKEN.findall(plain)
+    folded = [form.lower() for form in forms] if plain.isascii() else [_fold_word(form) for form in forms]
+    found = set(folded) - _MARKS
+    letters = "" if plain.isascii() else [character for character in plain if character.isalpha()]
+    is_latin = sum(letter > "\u024f" for letter in letters) * 3 <= len(letters)
+    if triggers := words.TRIGGERS.keys() & found.union(_SIGN.findall(plain)):
+        for place in sorted({place for trigger in triggers for place in words.TRIGGERS[trigger]}):
+            plain = words.PHRASES[place][1].sub(words.PHRASES[place][2], plain)
+        forms = _TOKEN.findall(plain)
+        folded = [_fold_word(form) for form in forms]
+    return _SplitText(forms, folded, _ALL_MARKERS & found if is_latin else None)
 
 
 def _only_in(these: dict[str, str], those: dict[str, str]) -> str:
@@ -199,13 +156,14 @@ def _fold_word(word: str) -> str:
     lowered = word.casefold()
     if lowered.isascii():
         return lowered
-    decomposed = unicodedata.normalize("NFD", unicodedata.normalize("NFC", lowered).translate(_UMLAUTS))
+    decomposed = unicodedata.normalize("NFD", unicodedata.normalize("NFC", lowered).translate(words.UMLAUTS))
     return "".join(character for character in decomposed if not "\u0300" <= character <= "\u036f")
 
 
 def _compare_strictly(text: str, other: str) -> TextDifference | None:
     one, two = (
-        [token.casefold() for token in _TOKEN.findall(unicodedata.normalize("NFKC", part))] for part in (text, other)
+        [token.casefold() for token in _TOKEN.findall(unicodedata.normalize("NFKC", part)) if token not in _MARKS]
+        for part in (text, other)
     )
     if one == two or "".join(one) == "".join(two):
         return None
@@ -214,13 +172,8 @@ def _compare_strictly(text: str, other: str) -> TextDifference | None:
     return TextDifference(kind, " ".join(here), " ".join(there))
 
 
-def _read_statement(text: str, language: Language) -> _Statement:
-    cached = _cached_statement if len(text) <= _MAX_CACHED_LENGTH else _cached_statement.__wrapped__
-    return cached(text, language)
-
-
 @cache_texts(1_024, 8_000_000, per_character=40)
-def _cached_statement(text: str, language: Language) -> _Statement:
+def _read_statement(text: str, language: Language) -> _Statement:
     forms, folded_forms, _ = _split_text(text)
     statement = _Statement()
     content, prepositions, lists = statement.content, statement.prepositions, statement.lists
@@ -231,13 +184,6 @@ def _cached_statement(text: str, language: Language) -> _Statement:
         form = forms[index]
         found: Sequence[_Token] = ()
         role = ""
-        if (token := _read_plain_word(form, language)) is not None and not (skip_next or joint):
-            starts_sentence, before, first_listed = False, folded, len(content)
-            content.append(token)
-            prepositions.append(preposition)
-            lists.append(0)
-            preposition = ""
-            continue
         if folded in _MARKS:
             starts_sentence = starts_sentence or folded != ","
             joint, before = joint or folded, folded
@@ -336,21 +282,6 @@ def _read_number(token: str, following: str, language: Language) -> tuple[list[t
     return [(token, "number")], following in _ORDINAL_SUFFIXES
 
 
-@cache_texts(8_192)
-def _read_plain_word(form: str, language: Language) -> _Token | None:
-    """Return the token of a word that is the same in every sentence, or ``None`` if what it says depends on others."""
-    folded = _fold_word(form)
-    if (
-        folded in _DEPENDENT_WORDS
-        or folded in words.PREPOSITIONS[language]
-        or folded in words.ROLES[language]
-        or form in _EMPHASISED
-        or not folded[0].isalpha()
-    ):
-        return None
-    return _classify_word(form, folded, language, follows_number=False)
-
-
 def _classify_word(form: str, folded: str, language: Language, *, follows_number: bool) -> _Token:
     is_capitalised = form[0].isupper()
     if folded in words.UNITS and (follows_number or len(folded) > 3):
@@ -364,20 +295,13 @@ def _classify_word(form: str, folded: str, language: Language, *, follows_number
     if folded in words.TIMES:
         return _Token(form, folded, folded, "date")
     stem = stem_english(folded) if language == "en" else folded
-    key = _synonyms_by_stem(language).get(stem if language == "en" else _strip_german_ending(folded), stem)
+    key = _SYNONYMS_BY_STEM[language].get(stem if language == "en" else _strip_german_ending(folded), stem)
     kind: DifferenceKind = "name" if is_capitalised and language == "en" else "word"
     if language == "en":
         is_past = folded in words.PAST_FORMS or (folded.endswith("ed") and stem != folded)
     else:
         is_past = _is_german_participle(folded) and not is_capitalised
     return _Token(form, folded, key, kind, is_capitalised, is_past)
-
-
-@cache
-def _synonyms_by_stem(language: Language) -> dict[str, str]:
-    """Return the table of synonyms by the stems of its words."""
-    stem = stem_english if language == "en" else _strip_german_ending
-    return {stem(word): stem(first) for word, first in words.SYNONYMS.items()}
 
 
 def _strip_german_ending(word: str) -> str:
@@ -412,6 +336,13 @@ def stem_english(word: str) -> str:
 
 def _undouble(word: str) -> str:
     return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "sl" else word
+
+
+_SYNONYMS_BY_STEM: dict[Language, dict[str, str]] = {
+    "en": {stem_english(word): stem_english(first) for word, first in words.SYNONYMS.items()},
+    "de": {_strip_german_ending(word): _strip_german_ending(first) for word, first in words.SYNONYMS.items()},
+}
+"""The synonyms by the stems of their words."""
 
 
 def _match_tokens(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lukasa.text.lexicon import WORDS
 from lukasa.text.markdown import read_fence, read_heading
 from lukasa.text.patterns import compile_on_use
 
@@ -16,25 +17,8 @@ _LIST_ITEM = compile_on_use(r"^\s*(?:[-*+•‣–]|\(?\d{1,3}[.)])\s+(?:\[[ xX]
 _INDENTED_CODE = compile_on_use(r"^(?: {4}|\t)\s*(?:\S*[{}();=<>]|\w+\()")
 _EMPHASIS = compile_on_use(r"(\*\*|__)(?=\S)(.{1,300}?)(?<=\S)\1")
 _SENTENCE_END = compile_on_use(r"(?:(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”）]*|[।॥؟۔](?=\s|$))")
-_ABBREVIATION_LIST = """
-mr mrs ms dr prof sr jr st mt rev hon gen col capt lt sgt messrs mme mlle
-e.g i.e eg ie etc vs cf al ca approx resp viz incl excl esp inc ltd co corp dept univ assn bros
-a.m p.m u.s u.k e.u u.n ph.d b.sc m.sc
-z.b bzw usw evtl ggf inkl exkl mind u.a d.h bsp vgl str
-"""
-_NUMERIC_ABBREVIATION_LIST = """
-no nos vol fig figs sec ch eq p pp par art ed min max tel ext nr jan feb mar apr jun jul aug sep sept oct nov dec
-"""
-_ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
-_NUMERIC_ABBREVIATIONS = frozenset(_NUMERIC_ABBREVIATION_LIST.split())
-_ENDING_ABBREVIATIONS = frozenset({"etc", "a.m", "p.m", "u.s", "u.k", "e.u", "inc", "ltd", "co", "jr", "al", "ph.d"})
-"""Abbreviations that end a sentence when a capital letter follows."""
-_AFTER_ORDINAL = frozenset(
-    """januar februar märz april mai juni juli august september oktober november dezember bis und oder""".split()  # noqa: SIM905
-)
-_BEFORE_ORDINAL = frozenset(
-    {"der", "die", "das", "den", "dem", "des", "am", "im", "zum", "zur", "vom", "bis", "ab", "seit"}
-)
+
+
 _MAX_CHARACTERS = 200_000
 _MAX_WORD_LENGTH = 40
 
@@ -123,14 +107,12 @@ def _is_sentence_end(paragraph: str, start: int, end: re.Match[str]) -> bool:
     bare = word.lower().rstrip(".")
     if bare.endswith("str") and next_character.isdigit():
         return False  # a German street
-    if bare in _ABBREVIATIONS:
-        return bare in _ENDING_ABBREVIATIONS and next_character.isupper()
-    if bare in _NUMERIC_ABBREVIATIONS and next_character.isdigit():
+    if bare in WORDS["abbreviations"]:
+        return bare in WORDS["ending_abbreviations"] and next_character.isupper()
+    if bare in WORDS["numeric_abbreviations"] and next_character.isdigit():
         return False
     if len(word) == 1 and word.isupper() and word != "I":
         return False
     is_ordinal = word.isdigit() and len(word) <= 2  # "1. Wash it", "am 15. April"
-    is_counted = len(before) > 1 and before[-2].lower() in _BEFORE_ORDINAL  # "die 3. Klasse"
-    return not (
-        is_ordinal and (end.start() - start <= 3 or is_counted or following.split()[0].lower() in _AFTER_ORDINAL)
-    )
+    is_counted = len(before) > 1 and before[-2].lower() in WORDS["before_ordinal"]  # "die 3. Klasse"
+    return not (is_ordinal and (end.start() - start <= 3 or is_counted))

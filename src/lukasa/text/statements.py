@@ -17,10 +17,9 @@ from operator import eq
 from typing import NamedTuple
 
 from lukasa.core.text_cache import cache_texts
-from lukasa.text.lexicon import WORDS
+from lukasa.text.lexicon import STOP_WORDS, WORDS, read_groups, read_values
 from lukasa.text.patterns import compile_on_use
 from lukasa.text.sentences import split_sentences
-from lukasa.text.stopwords import STOP_WORDS
 from lukasa.text.terms import contains_phrase, find_words, fold_text, leave_out_phrases, stem_word
 
 _MAX_CHARACTERS = 1_200
@@ -103,10 +102,6 @@ def _read_lists(*names: str) -> Iterator[frozenset[str]]:
     return (frozenset(WORDS[name]) for name in names)
 
 
-def _read_values(name: str) -> dict[str, str]:
-    return {word: values[0] for word, values in WORDS[name].items()}
-
-
 _CHANGE_WORDS, _NOW_WORDS, _REPLACING_VERBS, _GENERIC_WORDS, _WORK_WORDS, _SELF_WORDS = _read_lists(
     "change", "now", "replacing_verbs", "generic", "work", "self"
 )
@@ -127,8 +122,14 @@ _PAST_HINTS, _PRESENT_WORDS, _PAST_VERBS, _GERMAN_PERFECT, _CHANGE_ADVERBS, _SKI
 )
 _TO_VERBS, _BEFORE_PERSON = _read_lists("to_verbs", "before_person")
 _FUNCTION_WORDS = STOP_WORDS | frozenset(WORDS["function"])
-_WEEKDAYS, _MONTHS, _NUMBER_WORDS, _CLOCK_WORDS = map(_read_values, ("weekdays", "months", "numbers", "clock"))
-_UNITS, _NAME_MARKERS, _ROLE_STEMS = map(_read_values, ("units", "name_markers", "role_stems"))
+_WEEKDAYS = read_groups("weekdays")
+_MONTHS = {
+    fold_text(form): f"{number:02}"
+    for number, names in enumerate(WORDS["months"].items(), 1)
+    for form in (names[0], *names[1])
+}
+_NUMBER_WORDS = {fold_text(word): str(number) for number in range(2, 13) for word in WORDS["numbers"][str(number)][:2]}
+_UNITS, _NAME_MARKERS, _ROLE_STEMS, _CLOCK_WORDS = map(read_values, ("units", "name_markers", "role_stems", "clock"))
 _STATES = {word: (group, pole) for word, (group, pole) in WORDS["states"].items()}
 _FROM_THEN = compile_on_use(
     r",?\s*\b(?:starting|effective|beginning|as of|since|from|ab|seit)\b(?: from| on| dem| der| den| the)?"

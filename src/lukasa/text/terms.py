@@ -27,8 +27,8 @@ from typing import Any, Literal, NamedTuple
 from zlib import crc32
 
 from lukasa.core.text_cache import cache_texts
+from lukasa.text.lexicon import COMMON_WORDS, STOP_WORDS, STOP_WORDS_EXCEPT_NEGATIONS
 from lukasa.text.patterns import compile_on_use
-from lukasa.text.stopwords import COMMON_WORDS, STOP_WORDS, STOP_WORDS_EXCEPT_NEGATIONS
 
 MIN_OVERLAP = 0.60
 MAX_COMPLETE_WORDS = 27
@@ -48,7 +48,6 @@ _TRIPLED = (
 )  # Thai, Lao, Burmese, Khmer: their letters are vowels and consonants, so two of them say too little
 _VOWEL_SIGNS = "\u0900-\u0963\u0971-\u0dff\u0f71-\u0f84\u1b00-\u1bff\ua880-\ua8ff"  # of scripts with spaces
 _SPACED_LETTER = rf"(?:[^\W_{_PAIRED}{_TRIPLED}]|[{_VOWEL_SIGNS}])"
-_SPACED_FIRST, _SPACED_LAST = compile_on_use(_SPACED_LETTER), compile_on_use(f"{_SPACED_LETTER}$")
 _RUN = compile_on_use(rf"(?P<paired>[{_PAIRED}]+)|[{_TRIPLED}]+")
 _TOKEN_LETTER = compile_on_use(rf"[^\W_]|[{_VOWEL_SIGNS}]|[{_TRIPLED}]")
 _SPACED_WORD = compile_on_use(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -74,7 +73,6 @@ _OTHER_WIDTH = compile_on_use("[\uff01-\uffee]+")  # full-width Latin, half-widt
 _PUNCTUATION = "\"'`“”„‘’«»()[]{}<>,;:.!?…*_"
 _MAX_TERM_LENGTH = 60
 _MAX_PAIRED_WORDS = 12
-_MAX_CACHED_LENGTH = 2_000
 _MIN_ROOT_LENGTH = 5  # a shorter root begins words of other meanings: car, caramel; show, shower
 _SUFFIXES = frozenset({
     "r", "st", "n", "er", "or", "est", "ier", "iest", "ist", "ian", "ship", "hood", "ment", "less", "ion", "en", "i", "y",
@@ -335,9 +333,14 @@ def find_term_offsets(folded_text: str, term: str) -> list[int]:
 
 def find_related_offsets(folded_text: str, term: str) -> list[int]:
     """Return the offsets of a term and of words that differ from it in a suffix: health, healthy, healthier."""
-    prefix = _related_prefix(term)
-    if not prefix:
+    if len(term) < _MIN_ROOT_LENGTH or not (term.isascii() and term.isalpha()):
         return find_term_offsets(folded_text, term)
+    roots = [
+        length
+        for suffix in _SUFFIXES
+        if (length := len(term) - len(suffix)) >= _MIN_ROOT_LENGTH and term.endswith(suffix)
+    ]
+    prefix = term[: min(roots, default=len(term)) - 1]  # a stem may differ from its words in the last letter
     return _find_word_offsets(folded_text, prefix, lambda word: _is_related(word, term))
 
 
@@ -364,19 +367,6 @@ def _is_related(word: str, term: str) -> bool:
     return short == long or any(
         len(root) >= _MIN_ROOT_LENGTH and long.startswith(root) and long[len(root) :] in _SUFFIXES for root in roots
     )
-
-
-@cache_texts(1 << 13)
-def _related_prefix(term: str) -> str:
-    """Return what the words related to a term begin with; empty if there are none but its own."""
-    if len(term) < _MIN_ROOT_LENGTH or not (term.isascii() and term.isalpha()):
-        return ""
-    roots = [
-        length
-        for suffix in _SUFFIXES
-        if (length := len(term) - len(suffix)) >= _MIN_ROOT_LENGTH and term.endswith(suffix)
-    ]
-    return term[: min(roots, default=len(term)) - 1]  # a stem may differ from its words in the last letter
 
 
 def _is_spaced_letter(character: str) -> bool:
@@ -432,13 +422,9 @@ def _split_latin(text: str) -> list[str] | None:
     return words
 
 
+@cache_texts(2_048)
 def text_pair_keys(text: str, *namespace: str) -> tuple[int, ...]:
     """Return the pair keys of a text in a namespace. The last few are cached: a text is often searched, then stored."""
-    return (_cached_pair_keys if len(text) <= _MAX_CACHED_LENGTH else _cached_pair_keys.__wrapped__)(text, namespace)
-
-
-@cache_texts(2_048, per_character=10)
-def _cached_pair_keys(text: str, namespace: tuple[str, ...]) -> tuple[int, ...]:
     return pair_keys(distinct_words(normalise_text(text)), *namespace)
 
 
@@ -463,6 +449,6 @@ def leading_words(words: Iterable[str], common: Container[str]) -> list[str]:
 
 def whole_words_pattern(words: str) -> re.Pattern[str]:
     """Return a pattern that finds words where they are not part of longer ones; scripts without spaces have no such parts."""
-    before = f"(?<!{_SPACED_LETTER})" if _SPACED_FIRST.match(words) else ""
-    after = f"(?!{_SPACED_LETTER})" if _SPACED_LAST.search(words) else ""
+    before = f"(?<!{_SPACED_LETTER})" if words and _is_spaced_letter(words[0]) else ""
+    after = f"(?!{_SPACED_LETTER})" if words and _is_spaced_letter(words[-1]) else ""
     return re.compile(before + re.escape(words) + after)

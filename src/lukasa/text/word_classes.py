@@ -1,65 +1,60 @@
 """Word classes for comparing two statements: words without a fact, words that reverse a statement, and synonyms.
 
-English and German. The lists are in ``word_classes.txt``.
+English and German. The lists are in ``lexicon.txt``.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Final, Literal
 
-from lukasa.text.word_lists import load_word_lists
+from lukasa.text.lexicon import WORDS, read_groups
+from lukasa.text.patterns import compile_on_use
 
-_LISTS = load_word_lists("lukasa.text", "word_classes.txt")
 Language = Literal["en", "de", ""]
 WordRole = Literal["negation", "modal", "person", "relation", "empty"]
 
 
-def _groups(name: str) -> dict[str, str]:
-    """Map every word of a group to the first word of that group."""
-    return {word: first for first, others in _LISTS[name].items() for word in (first, *others)}
-
-
 def _pairs(name: str) -> frozenset[frozenset[str]]:
-    return frozenset(frozenset((one, other)) for one, others in _LISTS[name].items() for other in others)
+    return frozenset(frozenset((one, other)) for one, others in WORDS[name].items() for other in others)
 
 
-ENGLISH_MARKERS: Final = frozenset(_LISTS["english_markers"])
-GERMAN_MARKERS: Final = frozenset(_LISTS["german_markers"])
-OTHER_MARKERS: Final = frozenset(_LISTS["other_markers"])
-COORDINATIONS: Final = frozenset(_LISTS["coordinations"])
-RELATIONS: Final = _groups("relations")
+ENGLISH_MARKERS: Final = frozenset(WORDS["english_markers"])
+GERMAN_MARKERS: Final = frozenset(WORDS["german_markers"])
+OTHER_MARKERS: Final = frozenset(WORDS["other_markers"])
+COORDINATIONS: Final = frozenset(WORDS["coordinations"])
+RELATIONS: Final = read_groups("relations")
 _DIRECTIONS = {word: relation for word, relation in RELATIONS.items() if word not in COORDINATIONS}
 PREPOSITIONS: Final[dict[Language, dict[str, str]]] = {
-    "en": _groups("english_prepositions") | _DIRECTIONS,
-    "de": _groups("german_prepositions") | _DIRECTIONS,
+    "en": read_groups("english_prepositions") | _DIRECTIONS,
+    "de": read_groups("german_prepositions") | _DIRECTIONS,
 }
 """Words before which a part of a sentence begins, by their sort."""
-WEEKDAYS: Final = _groups("weekdays")
-MONTHS: Final = _groups("months")
-TIMES: Final = frozenset(_LISTS["times"])
-UNITS: Final = _groups("units")
-NUMBER_WORDS: Final = {word: number for number, words in _LISTS["numbers"].items() for word in words}
-SYNONYMS: Final = _groups("synonyms")
+UMLAUTS: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
+WEEKDAYS: Final = read_groups("weekdays", "day_forms")
+MONTHS: Final = {word.translate(UMLAUTS): month for word, month in read_groups("months", "month_forms").items()}
+TIMES: Final = frozenset(WORDS["times"])
+UNITS: Final = read_groups("unit_forms")
+NUMBER_WORDS: Final = {word.translate(UMLAUTS): number for number, words in WORDS["numbers"].items() for word in words}
+SYNONYMS: Final = read_groups("synonyms")
 ANTONYMS: Final = _pairs("antonyms")
 CONFUSABLE_WORDS: Final = _pairs("confusable_words")
-IRREGULAR_FORMS: Final = {form: base for base, forms in _LISTS["irregular_forms"].items() for form in forms}
-PAST_FORMS: Final = frozenset(IRREGULAR_FORMS) - frozenset(_LISTS["not_past"])
-POSSESSION: Final = frozenset(_LISTS["possession"])
-NOT_STEMMED: Final = frozenset(_LISTS["not_stemmed"])
-PASSIVE_AUXILIARIES: Final = frozenset(_LISTS["passive_auxiliaries"])
-TENSES: Final = tuple((frozenset(past.split("|")), frozenset(present)) for past, present in _LISTS["tenses"].items())
+IRREGULAR_FORMS: Final = {form: base for base, forms in WORDS["irregular_forms"].items() for form in forms}
+PAST_FORMS: Final = frozenset(IRREGULAR_FORMS) - frozenset(WORDS["not_past"])
+POSSESSION: Final = frozenset(WORDS["possession"])
+NOT_STEMMED: Final = frozenset(WORDS["not_stemmed"])
+PASSIVE_AUXILIARIES: Final = frozenset(WORDS["passive_auxiliaries"])
+TENSES: Final = tuple((frozenset(past.split("|")), frozenset(present)) for past, present in WORDS["tenses"].items())
 """Forms of a verb in the past and in the present."""
 
 
 def _roles(empty: str) -> dict[str, tuple[WordRole, str]]:
     """Return the role of each small word and the first word of its group."""
-    roles: dict[str, tuple[WordRole, str]] = {word: ("empty", word) for word in _LISTS[empty]}
+    roles: dict[str, tuple[WordRole, str]] = {word: ("empty", word) for word in WORDS[empty]}
     roles |= {word: ("relation", group) for word, group in RELATIONS.items()}
-    roles |= {word: ("person", group) for word, group in _groups("persons").items()}
-    roles |= {word: ("modal", group) for word, group in _groups("modals").items()}
-    return roles | {word: ("negation", word) for word in _LISTS["negations"]}
+    roles |= {word: ("person", group) for word, group in read_groups("persons").items()}
+    roles |= {word: ("modal", group) for word, group in read_groups("modal_groups").items()}
+    return roles | {word: ("negation", word) for word in WORDS["negations"]}
 
 
 ROLES: Final[dict[Language, dict[str, tuple[WordRole, str]]]] = {
@@ -69,10 +64,10 @@ ROLES: Final[dict[Language, dict[str, tuple[WordRole, str]]]] = {
 """What each small word does in a sentence of a language."""
 
 _REMARKS, _CLOSING_REMARKS = (
-    "|".join(remark.replace(" ", r"\s+") for remark in _LISTS[name]) for name in ("remarks", "closing_remarks")
+    "|".join(remark.replace(" ", r"\s+") for remark in WORDS[name]) for name in ("opening_remarks", "closing_remarks")
 )
 PHRASES: Final = tuple(
-    (tuple(triggers.split("|")), pattern, new)
+    (tuple(triggers.split("|")), compile_on_use(pattern, re.IGNORECASE), new)
     for triggers, pattern, new in (
         ("note|remember|mind|aware|information|record|reminder|way|know|clear|short|fact|beachte|daran|merke|erinnerung|info|uebrigens|canon|register",
          rf"^\W*(?:(?:(?:please|bitte)\s+)?(?:{_REMARKS})\b(?:,?\s*(?:that|dass)\b)?|(?:canon|register)\s*(?=:))[\s,:]*", ""),
@@ -135,9 +130,3 @@ TRIGGERS: Final = {
     for trigger in phrase[0]
 }
 """The words and signs without which no phrase is in a text, each with the places of its phrases."""
-
-
-@cache
-def compile_phrase(place: int) -> re.Pattern[str]:
-    """Compile the pattern of a phrase when a text first has one of its triggers."""
-    return re.compile(PHRASES[place][1], re.IGNORECASE)

@@ -34,7 +34,7 @@ from lukasa.errors import InvalidInput, StoreError
 from lukasa.journal import Journal
 from lukasa.pii.detector import describe_findings, draft_texts, find_pii_once, redact_text
 from lukasa.storage.engine import Query, Reader
-from lukasa.text.stopwords import NOISE_STOP_WORDS
+from lukasa.text.lexicon import WORDS
 from lukasa.text.terms import find_words, normalise_text
 from lukasa.vault.duplicates import ComparableText, DuplicateIndex, DuplicateMatch
 from lukasa.vault.settings import AMBIGUOUS_SIGNALS, CANON, LOG, MEMORY_KIND, REGISTER, VaultSettings
@@ -51,15 +51,8 @@ _MAX_TOPIC_LENGTH = 180
 _MAX_TAGS = 20
 
 _MIN_CONTENT_WORDS = 3
-_STATEMENT_WORDS = frozenset(
-    """is are means must should shall never always has have uses use needs need requires require prefers prefer wants want
-    likes runs happens expects may cannot can't won't don't doesn't do does will was named called lives belongs takes lasts
-    owns keeps costs forbids allows ships goes go gets get stay stays deleted""".split()  # noqa: SIM905 - a list of words reads best as words
-)
-_MOMENTARY_WORDS = frozenset(
-    """now today tonight currently ok okay fine normal nominal alive healthy received sent completed complete done still again
-    yet so-far since last current idle green passed sleeping awake continuing resumed standing waiting unchanged""".split()  # noqa: SIM905 - a list of words reads best as words
-)
+_STATEMENT_WORDS = WORDS["lasting_statements"]
+_MOMENTARY_WORDS = WORDS["momentary"].keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +249,7 @@ def find_noise_signal(text: str, signals: Sequence[str]) -> str | None:
     for match in matches:
         rest = rest.replace(match, " ")
     words = find_words(rest)
-    content_words = {word for word in words if word not in NOISE_STOP_WORDS}
+    content_words = {word for word in words if word not in WORDS["noise_stop_words"]}
     is_lasting_statement = (
         not any(map(_is_time_of_day, plain.split()))
         and not content_words & _MOMENTARY_WORDS

@@ -14,7 +14,6 @@ shares with the fewest of them, so that the cost of a verdict stays bounded howe
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,6 @@ MAX_CANDIDATES_PER_KEY = 8
 MAX_COMPARED_FACTS = 24
 MAX_SCANNED_PER_KEY = 64
 MAX_OWN_WORDS = 3
-_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class ComparableText:
 
     @property
     def digits(self) -> list[str]:
-        return _DIGITS.findall(self.folded_text)
+        return "".join([each if each.isdecimal() else " " for each in self.folded_text]).split()
 
     @property
     def pair_keys(self) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ from lukasa.experience.consolidation.resolutions import (
 from lukasa.experience.episodes import EPISODE, Episode, is_failure, is_success
 from lukasa.experience.knowledge import MAX_SOURCES, derived_keys
 from lukasa.storage.engine import Query, Reader
-from lukasa.text.stopwords import STOP_WORDS
+from lukasa.text.lexicon import STOP_WORDS, WORDS
 from lukasa.text.terms import UNSPACED_SCRIPT, find_words, fold_text, stem_word
 
 CLUSTER = "cluster"
@@ -63,12 +63,8 @@ _MAX_GOAL_CHARS = 2_000
 _MAX_TEXT_CHARS = 400
 _MAX_ERRORS = 20
 _VARIABLE_PARTS = re.compile(r"\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|`[^`\n]{0,200}`|\S*[/\\]\S*|\b\w*\d\w*\b")
-_TASK_WORDS = """
-implement add create fix update write build make set get post put patch delete remove refactor improve change use run
-test tests check verify handle support new bug issue error errors task feature code file files work do ensure enable
-setup configure install migrate move rename clean cleanup review investigate debug resolve finish complete start stop
-"""
-_GENERIC_STEMS = frozenset(stem_word(word) for word in _TASK_WORDS.split())
+
+_GENERIC_STEMS = frozenset(map(stem_word, WORDS["task_words"]))
 
 
 @dataclass(frozen=True, slots=True)

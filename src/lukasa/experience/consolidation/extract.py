@@ -23,7 +23,6 @@ exactly those episodes. The model adds wording, never weight.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,7 +50,7 @@ from lukasa.experience.consolidation.resolutions import (
     own_objects,
     word_similarity,
 )
-from lukasa.text.terms import fold_text
+from lukasa.text.terms import find_words, fold_text
 
 MIN_CONFIDENCE = 0.8
 MAX_SINGLE_AUTHOR_CONFIDENCE = 0.89
@@ -63,7 +62,6 @@ _MIN_WEIGHT_PER_GAP = 2.0
 _MAX_SEQUENCES = 50
 _MAX_STEPS = 20
 _MAX_SHOWN_EPISODES = 20
-_WORD_SPLIT = re.compile(r"(\W+|_+)")
 _LANGUAGES = {
     ".ts": "typescript", ".tsx": "typescript", ".js": "javascript", ".py": "python", ".go": "go", ".rs": "rust",
     ".java": "java", ".rb": "ruby", ".sql": "sql", ".cs": "csharp", ".cpp": "cpp", ".c": "c", ".php": "php",
@@ -258,15 +256,14 @@ def general_goal(goals: Sequence[str]) -> str:
     common = {term for term, count in counts.items() if count >= often}
     if sum(term_weight(term) for term in common) < 1:
         return ""
-    parts = []
-    for part in _WORD_SPLIT.split(goals[0]):
-        if part and _WORD_SPLIT.fullmatch(part) is None:
-            terms = goal_terms(part)  # a word without terms stays if most goals contain it literally
-            is_common = terms <= common if terms else sum(part in goal for goal in goals) >= often
-            parts.append(part if is_common else "…")
-        else:
-            parts.append(part)
-    return " ".join(REPEATED_GAPS.sub("…", "".join(parts)).split())
+    parts, end = [], 0
+    for word in find_words(goals[0]):
+        start = goals[0].index(word, end)
+        terms = goal_terms(word)  # a word without terms stays if most goals contain it literally
+        is_common = terms <= common if terms else sum(word in goal for goal in goals) >= often
+        parts += [goals[0][end:start], word if is_common else "…"]
+        end = start + len(word)
+    return " ".join(REPEATED_GAPS.sub("…", "".join([*parts, goals[0][end:]])).split())
 
 
 def common_sequence(sequences: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], float]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rapidfuzz.distance import Indel, Levenshtein
 
 from lukasa.core.text_cache import cache_texts
-from lukasa.text.stopwords import STOP_WORDS
+from lukasa.text.lexicon import STOP_WORDS, WORDS
 from lukasa.text.terms import find_words, fold_text, stem_word
 
 if TYPE_CHECKING:
@@ -42,16 +42,12 @@ _UNKNOWN_SCALE_FACTOR = MIN_SIMILARITY / 0.8
 _MIN_ALIGNED_SIMILARITY = 0.7
 _MAX_REPLACED_WORDS = 3
 _MAX_NEAREST = 24
-_DAYS = frozenset(
-    {"yesterday", "today", "tomorrow", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}
-)
+_DAYS = {"yesterday", "today", "tomorrow"} | WORDS["weekdays"].keys()
 _PUNCTUATION = ".,;:!?()[]{}<>\"'`“”‘’"
 _SPECIFIC = re.compile(r"\d|[^\W_][_./\\:@=#][^\W_]|[a-z][A-Z]|^[A-Z]{2,}$|^[`\"'$/#@-]")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 REPEATED_GAPS = re.compile(r"…(?:[\s,;:/._-]*…)+")
-_NEGATIONS = frozenset(
-    "not no never don't cannot without avoid doesn't isn't won't can't didn't wasn't".split()  # noqa: SIM905 - a list of words reads best as words
-)
+_NEGATIONS = frozenset(WORDS["advice_negations"])
 
 
 def _stem_all(words: str) -> frozenset[str]:

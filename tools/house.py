@@ -156,7 +156,7 @@ def tabled_patterns() -> list[str]:
 
     lines = (PACKAGE / "pii" / "token_formats.txt").read_text("utf-8").splitlines()
     formats = [line for line in lines if line and not line.startswith("#") and line.split()[-1] != "-"]
-    return [*formats, *(pattern for _, pattern, _ in PHRASES), *(rule.reason for rule in RULES)]
+    return [*formats, *(found.pattern for _, found, _ in PHRASES), *(rule.reason for rule in RULES)]
 
 
 def word_definitions(parsed: list[Module]) -> list[str]:

@@ -100,8 +100,8 @@ class Refused:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def unwrap(self, hint: str | None = None) -> NoReturn:
-        """Raise ``NotAccepted`` with the reason, the code and a hint, by default the next step for the code."""
-        raise NotAccepted(outcome=self, hint=hint or next_step(self.code))
+        """Raise ``NotAccepted`` with the reason, the code and a hint, by default the next step of its code, if that has one."""
+        raise NotAccepted(outcome=self, hint=hint or NEXT_STEPS.get(self.code))
 
     unwrap_all = unwrap
 
@@ -134,8 +134,8 @@ class Conflict:
         return f"{self.key} {there}, expected {self.expected or 'no record'}; read it again and retry."
 
     def unwrap(self, hint: str | None = None) -> NoReturn:
-        """Raise ``NotAccepted`` with the reason, the code and a hint, by default the next step for the code."""
-        raise NotAccepted(outcome=self, hint=hint or next_step(self.code))
+        """Raise ``NotAccepted`` with the reason, the code and a hint, by default the next step of its code, if that has one."""
+        raise NotAccepted(outcome=self, hint=hint or NEXT_STEPS.get(self.code))
 
     unwrap_all = unwrap
 

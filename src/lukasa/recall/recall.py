@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import repeat
 from queue import Empty, SimpleQueue
@@ -89,7 +89,7 @@ class RecallHit:
     """A record that answers the question, with its score and the signals behind it."""
 
     record: Record
-    hit: RankedCandidate
+    hit: RankedCandidate = field(repr=False)
     trust: float | None = None
     """The trust in its author and its sources; ``None`` for records of the owner."""
     superseded_by: Supersession | None = None

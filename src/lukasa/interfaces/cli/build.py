@@ -58,7 +58,6 @@ _LEAST = {
 _OWN_WORDS = {
     "action_log": "A step: a word for what was done, or JSON.",
     "errors": "An error as TYPE:MESSAGE:FIX, or as JSON.",
-    "agent_state": "The whole state: a JSON file, JSON, or - for stdin.",
     "state": "The state as JSON, or a file of it; - reads stdin.",
     "episodes": "A JSON file with one or many episodes; - reads stdin.",
     "skill": "A Markdown file; - reads stdin.",
@@ -152,7 +151,7 @@ def _parse_json(text: str, name: str) -> Any:
     from lukasa.core.canonical_json import decode
 
     data = text.encode() if text.lstrip()[:1] in ("{", "[") else read_input(text)
-    if name == "agent_state":
+    if name == "state":
         from lukasa.transfer.layouts.session_json import read_session
 
         return read_session(data)

@@ -9,7 +9,6 @@ and ignores frequent letters of long texts; it is never higher.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 
 def word_overlap(a: frozenset[str], b: frozenset[str]) -> float:
@@ -23,7 +22,6 @@ def sequence_similarity(a: str, b: str, *, floor: float = 0.0) -> float:
     return float(load_rapidfuzz()[0](a, b, score_cutoff=floor))
 
 
-@cache
 def load_rapidfuzz() -> tuple[Callable[..., float], Callable[..., list[tuple[str, float, int]]]]:
     """Import the scorer of sequences and the search that applies it to many texts; the import takes longer than opening a store."""
     from rapidfuzz import process

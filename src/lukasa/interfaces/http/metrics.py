@@ -6,7 +6,6 @@ import logging
 import time
 import traceback
 from collections import Counter as Count
-from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import Headers
@@ -83,16 +82,12 @@ def _trace_id(scope: Scope) -> str:
     return parts[1] if is_valid else "-"
 
 
-@cache
-def _declared_kinds() -> frozenset[str]:
-    return frozenset(declared_kinds())
-
-
 def render_metrics(memory: Memory) -> bytes:
     """Return all metrics as text, with the current number of records. Kinds that a caller has named are counted together."""
     counts: Count[str] = Count()
+    known = declared_kinds()
     for row in memory.journal.tally():
-        counts[row.kind if row.kind in _declared_kinds() else "other"] += row.live
+        counts[row.kind if row.kind in known else "other"] += row.live
     _records.clear()
     for kind, live in counts.items():
         _records.labels(kind).set(live)

@@ -27,6 +27,7 @@ from lukasa.core.scope import SHARED
 
 DERIVED_FROM = "derived_from"
 """The relation from a record to those it was made from. Undo, quarantine and erasure follow it."""
+CHECKSUM_MASK = (1 << 62) - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -227,6 +228,11 @@ def entry_suffix(version: int, created_at: str, recorded_at: str) -> bytes:
 
 def digest_of(entry: bytes) -> bytes:
     return hashlib.sha256(entry).digest()
+
+
+def checksum(digest: bytes) -> int:
+    """Return the share of a digest in the 62-bit checksum that an engine stores per scope and kind."""
+    return int.from_bytes(digest[:8]) & CHECKSUM_MASK
 
 
 class _MutableRecord:

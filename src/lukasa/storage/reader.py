@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lukasa.core import canonical_json
 from lukasa.core.clock import Time, to_as_of, to_microseconds, to_utc
@@ -22,6 +22,7 @@ from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.text.terms import strip_particle, whole_words_pattern
 
 T = TypeVar("T")
+RowT = TypeVar("RowT", bound=tuple[Any, ...])
 
 _MAX_ENTRY_BYTES = 1_000_000
 _MAX_ENTRY = 20_000
@@ -150,6 +151,33 @@ class EntryCache(BoundedCache[int, KnownEntry]):
             raise ValueError("the entry does not match its digest")
         if keep and len(entry) <= _MAX_ENTRY:
             self.keep(seq, (entry, digest, None, None), _ENTRY_BYTES + len(entry))
+
+
+class LazyRecords(Sequence[Record], Generic[RowT]):
+    """The records just written, parsed only when they are read. A row begins with the position of its record."""
+
+    def __init__(self, rows: Sequence[RowT], parse_row: Callable[[RowT], Record]) -> None:
+        self._rows = rows
+        self._parse_row = parse_row
+
+    @property
+    def seqs(self) -> list[int]:
+        """The positions of the records in the log."""
+        return [row[0] for row in self._rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self._parse_row(row) for row in self._rows[index]]
+        return self._parse_row(self._rows[index])
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self._parse_row, self._rows)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records>"
 
 
 class StoreReader(ABC):

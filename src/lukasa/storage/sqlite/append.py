@@ -14,19 +14,17 @@ import apsw
 
 from lukasa.core.clock import to_iso, to_microseconds
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.core.record import Link, Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
+from lukasa.core.record import Link, Record, ValidatedDraft, checksum, digest_of, entry_suffix, parse_entry
 from lukasa.core.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage import quarantine
 from lukasa.storage.append import (
     NO_KEY_STATE,
     KeyState,
     KeyTuple,
-    LazyRecords,
     Replay,
     TallyChanges,
     VersionTuple,
     build_next_version,
-    find_single_insert,
     fingerprint_batch,
     hash_idempotency_key,
     parse_replayed_entries,
@@ -34,8 +32,7 @@ from lukasa.storage.append import (
     resolve_batch,
 )
 from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ImportReceiptDraft, ReplayResult
-from lukasa.storage.integrity import checksum
-from lukasa.storage.reader import EntryCache
+from lukasa.storage.reader import EntryCache, LazyRecords
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS, index_texts
@@ -383,8 +380,8 @@ def append_conditional(
     drafts = condition(reader)
     if isinstance(drafts, Refused):
         return drafts, start[0]
-    single = find_single_insert(reach, drafts, near_duplicate_kinds, of_any_key=True)
-    if single is not None and (inserted := insert_single(cursor, now, single, start)) is not None:
+    single = find_single_insert(reach, drafts)
+    if single is not None and (inserted := insert_single(cursor, now, single, near_duplicate_kinds, start)) is not None:
         return inserted
     pending = SqlitePendingBatch(database, near_duplicate_kinds, start=start)
     outcome = _add_drafts(pending, now, reach, drafts)
@@ -410,8 +407,21 @@ def _add_drafts(pending: SqlitePendingBatch, now: datetime, reach: Reach, drafts
     return Accepted(LazyRecords(written, _parse_log_row), details=details)
 
 
+def find_single_insert(reach: Reach, batch: Sequence[ValidatedDraft]) -> ValidatedDraft | None:
+    """Return the draft of a batch that may be one new record, for ``insert_single``; else None. Most batches are."""
+    if len(batch) != 1:
+        return None
+    (sealed,) = batch
+    is_insert = not (sealed.draft.deleted or sealed.draft.expected or sealed.kind == QUARANTINE)
+    return sealed if is_insert and reach.writes(sealed.scope) else None
+
+
 def insert_single(
-    cursor: apsw.Cursor, now: datetime, sealed: ValidatedDraft, start: WriteStart | None = None
+    cursor: apsw.Cursor,
+    now: datetime,
+    sealed: ValidatedDraft,
+    near_duplicate_kinds: frozenset[str],
+    start: WriteStart | None = None,
 ) -> tuple[Outcome, int] | None:
     """Insert one record that ``find_single_insert`` chose; return the outcome and the position.
 
@@ -437,6 +447,8 @@ def insert_single(
         cursor.execute(SQL["note_unindexed"], (tip + 1,))
     for label in draft.labels:
         cursor.execute(SQL["insert_label"], (label, scope, tip + 1))
+    if kind in near_duplicate_kinds and draft.text:
+        insert_pair_keys(cursor.connection, [(tip + 1, scope, kind, draft.text)])
     if draft.links:
         cursor.execute(SQL["derive_links"], (tip + 1, tip + 1))
     cursor.execute(SQL["add_to_tally"], (scope, kind, 1, 1, checksum(digest)))

@@ -34,7 +34,6 @@ from lukasa.errors import (
     StoreMissing,
     StoreReadOnly,
 )
-from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
     LOSS,
     ChooseErased,
@@ -58,11 +57,18 @@ from lukasa.storage.log_file import read_log, write_log
 from lukasa.storage.reader import EntryCache
 from lukasa.storage.sqlite import append, maintenance, store_file
 from lukasa.storage.sqlite.append import SqlitePendingBatch
-from lukasa.storage.sqlite.head import AcknowledgedHead, HeadWriter, read_head
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.store_file import translate_error
-from lukasa.storage.sqlite.writer import BatchWork, FastPath, SqliteWriter, checkpoint
+from lukasa.storage.sqlite.writer import (
+    AcknowledgedHead,
+    BatchWork,
+    FastPath,
+    HeadWriter,
+    SqliteWriter,
+    checkpoint,
+    read_head,
+)
 
 _logger = logging.getLogger(__name__)
 _REPLAY_CHUNK = 1000
@@ -322,8 +328,8 @@ class SqliteEngine:
                 fast_path = lambda cursor: append.append_conditional(  # noqa: E731
                     cursor, now(), reach, batch, kinds, self._entries
                 )
-            elif (single := find_single_insert(reach, batch, kinds, of_any_key=True)) is not None:
-                fast_path = lambda cursor: append.insert_single(cursor, now(), single)  # noqa: E731
+            elif (single := append.find_single_insert(reach, batch)) is not None:
+                fast_path = lambda cursor: append.insert_single(cursor, now(), single, kinds)  # noqa: E731
         return self._write(lambda pending: append.append_batch(pending, now(), reach, batch, key), fast_path)
 
     def replay(

@@ -70,7 +70,7 @@ def _check_text(text: Any, limits: RecordLimits) -> Refused | None:
 def _check_body(body: Any, limits: RecordLimits) -> Refused | None:
     if body.__class__ is not dict:
         return Refused("bad_json", f"The body must be a JSON object, not {type(body).__name__}.")
-    if (fault := find_json_fault(body, max_characters=limits.record_bytes)) is not None:
+    if body and (fault := find_json_fault(body, max_characters=limits.record_bytes)) is not None:
         code = "too_large" if fault == TOO_LONG_FAULT else "bad_json"
         return Refused(code, f"The body cannot be stored: {fault}")
     return None

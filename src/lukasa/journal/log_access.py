@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -52,22 +53,23 @@ ConditionalDrafts = Callable[[Reader], "Sequence[Draft] | Refused"]
 class JournalSnapshot:
     """A snapshot for the readers of a journal, which learns of the damaged records that they find."""
 
-    __slots__ = ("_damaged", "_find_fault", "_reader", "_skips_damaged", "_snapshot")
+    __slots__ = ("_damaged", "_find_fault", "_open_snapshot", "_reader", "_skips_damaged", "_snapshot")
 
     def __init__(
         self,
-        snapshot: AbstractContextManager[Reader],
+        open_snapshot: Callable[[], AbstractContextManager[Reader]],
         damaged: set[int],
         find_fault: Callable[[Record], str | None] | None,
         *,
         skips_damaged: bool,
     ) -> None:
-        self._snapshot = snapshot
+        self._open_snapshot = open_snapshot
         self._damaged = damaged
         self._find_fault = find_fault
         self._skips_damaged = skips_damaged
 
     def __enter__(self) -> Reader:
+        self._snapshot = self._open_snapshot()
         reader = self._reader = self._snapshot.__enter__()
         reader.find_fault, reader.skips_damaged = self._find_fault, self._skips_damaged
         return reader
@@ -482,8 +484,8 @@ class LogAccess:
         return self._open_reader()
 
     def _open_reader(self, *, single_query: bool = False) -> JournalSnapshot:
-        snapshot = self._engine.snapshot(self.reach, single_query=single_query)
-        return JournalSnapshot(snapshot, self.damaged, self._find_fault, skips_damaged=self._skips_damaged)
+        open_snapshot = partial(self._engine.snapshot, self.reach, single_query=single_query)
+        return JournalSnapshot(open_snapshot, self.damaged, self._find_fault, skips_damaged=self._skips_damaged)
 
     def get(self, key: Key, *, as_of: Time | int | None = None, version: int | None = None) -> Record | None:
         """Return the current record, the one as of a time or position, or one version of it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from struct import iter_unpack
 from typing import Any, NamedTuple, Protocol
@@ -212,22 +212,25 @@ class TallyChanges:
         ]
 
 
-def parse_replayed_entries(reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[Record | str, bytes]]:
+def parse_replayed_entries(reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> list[tuple[Record | str, bytes]]:
     """Parse entries of another log, given with their digests; a string is the reason why an entry is refused."""
+    parsed: list[tuple[Record | str, bytes]] = []
     for entry, digest in lines:
-        if digest_of(entry) != digest:
-            yield "the line does not match its digest", entry
-            continue
-        record = parse_entry(entry, 0, digest)
-        is_open = reach.writes(record.scope)
-        yield record if is_open else f"the scope {record.scope!r} is closed to this caller", entry
+        record: Record | str = "the line does not match its digest"
+        if digest_of(entry) == digest:
+            record = parse_entry(entry, 0, digest)
+            if reach.writable is not None and record.scope not in reach.writable:
+                record = f"the scope {record.scope!r} is closed to this caller"
+        parsed.append((record, entry))
+    return parsed
 
 
 class Replay(ABC):
     """Adds entries of another log to this one, in one transaction."""
 
     def __init__(self, erasure_receipts: Iterable[str]) -> None:
-        self._erased_keys = ErasedKeys(erasure_receipts)
+        receipts = list(erasure_receipts)
+        self._erased_keys = ErasedKeys(receipts) if receipts else None
         self._added: dict[VersionTuple, bytes] = {}
 
     @abstractmethod
@@ -245,19 +248,20 @@ class Replay(ABC):
 
     def run(self, entries: Iterable[tuple[Record | str, bytes]]) -> list[ReplayResult]:
         """Add parsed entries; a string is the reason why that entry is refused."""
-        return [self._replay(record, entry) for record, entry in entries]
-
-    def _replay(self, record: Record | str, entry: bytes) -> ReplayResult:
-        if isinstance(record, str):
-            return ReplayResult("refused", record)
-        version = (record.scope, record.kind, record.id, record.version)
-        known = self._added.get(version) or self.find_digest(version)
-        if known is not None:
-            if known == record.digest:
-                return ReplayResult("present")
-            return ReplayResult("refused", VERSION_TAKEN)
-        if record in self._erased_keys:
-            return ReplayResult("refused", "this record was erased here")
-        self._added[version] = record.digest
-        self.add_record(record, entry)
-        return ReplayResult("added")
+        results = []
+        for record, entry in entries:
+            if isinstance(record, str):
+                results.append(ReplayResult("refused", record))
+                continue
+            version = (record.scope, record.kind, record.id, record.version)
+            known = self._added.get(version) or self.find_digest(version)
+            if known is not None:
+                is_same = known == record.digest
+                results.append(ReplayResult("present") if is_same else ReplayResult("refused", VERSION_TAKEN))
+            elif self._erased_keys is not None and record in self._erased_keys:
+                results.append(ReplayResult("refused", "this record was erased here"))
+            else:
+                self._added[version] = record.digest
+                self.add_record(record, entry)
+                results.append(ReplayResult("added"))
+        return results

@@ -265,7 +265,7 @@ class SqlitePendingBatch:
         insert_rows(self.database, "insert_label", sorted(self._labels))
         changes, kinds, kinds_written = TallyChanges(), self.near_duplicate_kinds, set[str]()
         for (scope, kind), rows in groupby(self._rows, itemgetter(1, 2)):
-            changes.add_versions(scope, kind, [row[8] for row in rows])
+            changes.add_versions(scope, kind, list(map(itemgetter(8), rows)))
             kinds_written.add(kind)
         if not kinds.isdisjoint(kinds_written):
             texts = ((self._rows[seq - self.first_seq], text) for seq, text in self._texts)
@@ -568,7 +568,9 @@ class SqliteReplay(Replay):
 
     def add_record(self, record: Record, entry: bytes) -> None:
         pending, backend = self._pending, SqliteQuarantineBackend(self._db)
-        key, at = (record.scope, record.kind, record.id), to_microseconds(record.recorded_at)
+        at, created_at = to_microseconds(record.recorded_at), to_iso(record.created_at)
+        moment = at if record.happened_at is None else to_microseconds(record.happened_at)
+        key = (record.scope, record.kind, record.id)
         seq, before = pending.next_seq, pending.get_key_state(key)
         hidden_by = _NO_AUTHORS
         if pending.has_quarantines:
@@ -576,8 +578,8 @@ class SqliteReplay(Replay):
             hidden_by = quarantines.find_hiding_authors(record.scope, record.author, record.links, at)
         pending.note_indexed_parts(record.scope, record.labels, record.links)
         pending.add_version(
-            key, record.version, record.author, at, to_microseconds(record.moment), record.digest, entry, record.text,
-            before=before, created_at=to_iso(record.created_at), deleted=record.deleted, hidden_by=hidden_by,
+            key, record.version, record.author, at, moment, record.digest, entry, record.text,
+            before=before, created_at=created_at, deleted=record.deleted, hidden_by=hidden_by,
         )  # fmt: skip
         if pending.has_quarantines:
             pending.flush()  # later entries may be hidden because of this one

@@ -166,7 +166,10 @@ class Journal(LogAccess):
             raise InvalidInput("Nothing to erase was named.", hint="Name a record or a subject.")
         chosen: list[Key | Record] = []
         files: list[str] = []
-        salt, receipt_id = self._erasure_salt(), self._new_id()
+        receipt_id = self._new_id()
+        # All receipts of a store share a salt, so that one hash tells whether a key was erased.
+        earlier = next(self.read(Query(kinds=(ERASURE,), scopes=(SYSTEM,), limit=1)), None)
+        salt = earlier.body["salt"] if earlier is not None else self._new_id()
 
         def choose(reader: Reader) -> Sequence[Key | Record]:
             chosen[:] = choose_erased(reader, keys, subject, exact)
@@ -440,11 +443,6 @@ class Journal(LogAccess):
             return refused
         with self._open_reader() as reader:
             return self._rules.check_target(reader, draft, "import")
-
-    def _erasure_salt(self) -> str:
-        """Return the salt that all receipts of a store share, so that one hash tells whether a key was erased."""
-        earlier = next(self.read(Query(kinds=(ERASURE,), scopes=(SYSTEM,), limit=1)), None)
-        return earlier.body["salt"] if earlier is not None else self._new_id()
 
 
 def _hash_author(author: str) -> str:

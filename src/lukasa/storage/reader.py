@@ -278,12 +278,12 @@ class StoreReader(ABC):
                 records.append(found)
         return records
 
-    def _parse_texts(self, rows: Iterable[Sequence[Any]], *, keep: bool = True) -> Iterator[tuple[int, str]]:
+    def _parse_texts(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, str]]:
         """Parse the texts of rows like those of ``_parse_rows``."""
         parse_text = self._entries.parse_text
         for row in rows:
             try:
-                text = parse_text(row, keep=keep)
+                text = parse_text(row)
             except (ValueError, TypeError, AttributeError):
                 self.damaged.add(row[0])
             else:

@@ -147,14 +147,9 @@ def read_log_page(
         if records and size > _BATCH_BYTES:
             break
         position = record.seq
-        if is_synced(record):
+        if record.scope != SYSTEM and record.kind not in NOT_SYNCED:
             records.append(record)
     return LogPage(records, position, tip, journal.reach.writable, journal.author)
-
-
-def is_synced(record: Record) -> bool:
-    """Tell whether a record is exchanged between stores."""
-    return record.scope != SYSTEM and record.kind not in NOT_SYNCED
 
 
 def fingerprint_log(journal: Journal) -> dict[ScopeAndKind, DigestSum]:

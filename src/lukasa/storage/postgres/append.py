@@ -13,7 +13,7 @@ from psycopg.errors import UniqueViolation
 
 from lukasa.core.clock import to_iso, to_microseconds
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.core.record import Record, ValidatedDraft, checksum, digest_of, entry_suffix, parse_entry
+from lukasa.core.record import DERIVED_FROM, Record, ValidatedDraft, checksum, digest_of, entry_suffix, parse_entry
 from lukasa.core.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage import quarantine
 from lukasa.storage.append import (
@@ -291,7 +291,8 @@ def _add_maybe_hidden(
 ) -> list[PostgresLogRow]:
     """Add a version that a quarantine may hide because of earlier entries; return the rows written meanwhile."""
     row = new_version.row
-    if not quarantines.may_hide(row.author, row.links):
+    is_derived = any(link.relation == DERIVED_FROM for link in row.links)
+    if not is_derived and quarantines.start_of(row.author) is None:
         pending.add_version(new_version)
         return []
     written = _flush(backend.database, pending)

@@ -6,7 +6,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -99,22 +99,6 @@ class SqliteErrorTranslation:
 
 
 _TRANSLATED_ERRORS = SqliteErrorTranslation()
-
-
-class BorrowedConnection:
-    """A connection for reading, taken from those of an engine that are idle and returned afterwards."""
-
-    __slots__ = ("_database", "_engine")
-
-    def __init__(self, engine: SqliteEngine) -> None:
-        self._engine = engine
-
-    def __enter__(self) -> apsw.Connection:
-        self._database = self._engine.acquire_connection()
-        return self._database
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._engine.release_connection(self._database, is_broken=isinstance(error, apsw.IOError))
 
 
 class SqliteSnapshot:
@@ -471,10 +455,7 @@ class SqliteEngine:
         """Rewrite the file without freed pages; return False if a reader kept the write-ahead log from being emptied."""
         with self._memory_lock or nullcontext():
             self._writer.run_exclusively(_vacuum)
-            return self._checkpoint()
-
-    def _checkpoint(self) -> bool:
-        return self._writer.run_exclusively(checkpoint)
+            return self._writer.run_exclusively(checkpoint)
 
     def _overwrite_residue(self) -> str | None:
         """Rewrite the file, because split or moved pages keep old bytes; return why traces may remain."""
@@ -538,8 +519,17 @@ class SqliteEngine:
                 )
             return self._writer.run(work, fast_path)
 
-    def _borrow_connection(self) -> BorrowedConnection:
-        return BorrowedConnection(self)
+    @contextmanager
+    def _borrow_connection(self) -> Iterator[apsw.Connection]:
+        """Lend a connection for reading, taken from those that are idle and returned afterwards."""
+        database, is_broken = self.acquire_connection(), False
+        try:
+            yield database
+        except apsw.IOError:
+            is_broken = True
+            raise
+        finally:
+            self.release_connection(database, is_broken=is_broken)
 
     def acquire_connection(self) -> apsw.Connection:
         """Return an idle connection, or a new one. A store in memory has one connection, which one thread uses at a time."""

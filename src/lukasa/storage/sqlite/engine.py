@@ -19,7 +19,7 @@ import apsw
 
 from lukasa.core.canonical_json import encode_text
 from lukasa.core.clock import Clock, SystemClock, to_microseconds
-from lukasa.core.outcome import Outcome
+from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import Draft, ValidatedDraft, encode_draft
 from lukasa.core.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.core.text_cache import ClearedDict, empty_caches
@@ -67,6 +67,8 @@ from lukasa.storage.sqlite.writer import (
     HeadWriter,
     SqliteWriter,
     checkpoint,
+    find_single_insert,
+    insert_single,
     read_head,
 )
 
@@ -163,6 +165,7 @@ class SqliteEngine:
         self._timeout = timeout
         self._vfs = vfs
         self._near_duplicate_kinds = near_duplicate_kinds
+        self._make_batch = partial(SqlitePendingBatch, near_duplicate_kinds=near_duplicate_kinds)
         self._read_only = read_only
         self._private_copy: TemporaryDirectory[str] | None = None
         self._has_residue = False  # old bytes of erased content may still be in the file
@@ -182,7 +185,7 @@ class SqliteEngine:
             database = apsw.Connection(":memory:")
             store_file.configure_connection(database, timeout)
             store_file.migrate(database, None)
-            self._writer = self._brief_writer = SqliteWriter(lambda: database, near_duplicate_kinds)
+            self._writer = self._brief_writer = SqliteWriter(lambda: database, self._make_batch)
             self._idle_connections.append(database)
         else:
             if not read_only:
@@ -197,9 +200,9 @@ class SqliteEngine:
         register_for_fork(self)
 
     def _create_writers(self) -> None:
-        self._writer = SqliteWriter(self._connect_writer, self._near_duplicate_kinds, self._note_head)
+        self._writer = SqliteWriter(self._connect_writer, self._make_batch, self._note_head)
         brief = min(self._timeout, _BRIEF_TIMEOUT)
-        self._brief_writer = SqliteWriter(partial(self._connect_writer, brief), self._near_duplicate_kinds)
+        self._brief_writer = SqliteWriter(partial(self._connect_writer, brief), self._make_batch)
 
     def _open_file(self, progress: Progress | None) -> None:
         try:
@@ -307,13 +310,31 @@ class SqliteEngine:
     ) -> Outcome:
         now, kinds = self._clock.now, self._near_duplicate_kinds
         fast_path: FastPath[Outcome] | None = None
-        if key is None:
-            if callable(batch):
-                fast_path = lambda cursor: append.append_conditional(  # noqa: E731
-                    cursor, now(), reach, batch, kinds, self._entries
-                )
-            elif (single := append.find_single_insert(reach, batch)) is not None:
-                fast_path = lambda cursor: append.insert_single(cursor, now(), single, kinds)  # noqa: E731
+        if key is None and callable(batch):
+            condition: ConditionalBatch = batch
+
+            def append_conditionally(cursor: apsw.Cursor) -> tuple[Outcome, int]:
+                """Append what the condition returns, in a transaction of its own; return the newest position too."""
+                at, start = now(), cursor.execute(SQL["start_of_write"]).get
+                database = cursor.connection
+                reader = SqliteReader(database, reach, entries=self._entries)
+                if not start[1]:  # a quarantine may hide what is added
+                    reader.position = start[0]
+                drafts = condition(reader)
+                if isinstance(drafts, Refused):
+                    return drafts, start[0]
+                single = find_single_insert(reach, drafts)
+                inserted = None if single is None else insert_single(cursor, at, single, kinds, start)
+                if inserted is not None:
+                    return inserted
+                pending = SqlitePendingBatch(database, kinds, start=start)
+                outcome = append.add_drafts(pending, at, reach, drafts)
+                pending.flush()
+                return outcome, pending.next_seq - 1
+
+            fast_path = append_conditionally
+        elif key is None and not callable(batch) and (single := find_single_insert(reach, batch)) is not None:
+            fast_path = lambda cursor: insert_single(cursor, now(), single, kinds)  # noqa: E731
         return self._write(lambda pending: append.append_batch(pending, now(), reach, batch, key), fast_path)
 
     def replay(

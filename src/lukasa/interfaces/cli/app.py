@@ -95,9 +95,9 @@ class RootCommandGroup(CommandGroup):
         except Exception as error:
             failure = outcome_of(error)
             _print_failure(failure, as_json=ctx.obj.json or self._wants_json)
-            if failure.exit_code is ExitCode.UNEXPECTED:
+            if failure.row.exit_code is ExitCode.UNEXPECTED:
                 traceback.print_exc()
-            raise typer.Exit(failure.exit_code) from error
+            raise typer.Exit(failure.row.exit_code) from error
         return answer
 
 
@@ -106,10 +106,10 @@ def _print_failure(failure: OutcomeInfo, *, as_json: bool) -> ExitCode:
         with suppress(OSError):  # stdout is full or closed: the error is printed to stderr below
             render.print_json(failure.as_json())
             sys.stdout.flush()
-            return failure.exit_code
+            return failure.row.exit_code
     sentence = f"Error: {failure.message}" + (f" {failure.hint}" if failure.hint else "")
     render.print_to_stderr(sentence, style="red")
-    return failure.exit_code
+    return failure.row.exit_code
 
 
 def _prepare_streams() -> None:

@@ -20,21 +20,14 @@ import lukasa
 from lukasa.core.clock import SystemClock
 from lukasa.core.outcome import Accepted, RepeatedRequest
 from lukasa.errors import LukasaError, NotAccepted
-from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
+from lukasa.interfaces.auth import PROBLEM_MEDIA_TYPE, TokenAuthMiddleware, TokenSource, problem_response
 from lukasa.interfaces.dashboard import login
 from lukasa.interfaces.dashboard.assets import PAGE_PATHS, read_assets, serve_asset
 from lukasa.interfaces.dashboard.login import LOGIN_PATHS
 from lukasa.interfaces.http.build import build_routers
-from lukasa.interfaces.http.idempotency import IdempotencyMiddleware
-from lukasa.interfaces.http.metrics import RequestMetrics
 from lukasa.interfaces.http.openapi import OPEN_PATHS, describe_api
-from lukasa.interfaces.http.responses import (
-    PROBLEM_MEDIA_TYPE,
-    JsonResponse,
-    Problem,
-    answer_with_values,
-    problem_response,
-)
+from lukasa.interfaces.http.requests import IdempotencyMiddleware, RequestMetrics
+from lukasa.interfaces.http.responses import JsonResponse, Problem, answer_with_values
 from lukasa.interfaces.http.routes import (
     dashboard,
     dashboard_pages,
@@ -174,7 +167,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     def handle_expected(request: Request, error: Exception) -> Response:
         info = outcome_of(error, public=True)
-        if info.http_status == 409 and info.code == "conflict" and "if-match" in request.headers:
+        if info.row.http_status == 409 and info.code == "conflict" and "if-match" in request.headers:
             info = info.with_status(412)
         return problem_response(info)
 

@@ -12,7 +12,7 @@ without any is stored as it was said; the answer says which.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby
 from typing import Annotated, Any, Literal
@@ -465,7 +465,9 @@ def _scope_of(entity: str, name: str) -> str:
 
 def _places(memory: Memory, conditions: Mapping[str, Any]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Return the scopes and labels that find everything a filter can meet: one pair, or two for an agent, app or run."""
-    clauses = [conditions, *(clause for clause in _clauses(conditions.get("AND")) if isinstance(clause, Mapping))]
+    listed = conditions.get("AND")
+    listed = listed if isinstance(listed, list) else []
+    clauses = [conditions, *(clause for clause in listed if isinstance(clause, Mapping))]
     for name in ENTITIES:
         for clause in clauses:
             value = clause.get(name)
@@ -483,10 +485,6 @@ def _places(memory: Memory, conditions: Mapping[str, Any]) -> list[tuple[tuple[s
 def _out_of_reach(scope: str) -> NotAllowed:
     hint = f"Use a token that reaches it: lukasa --scope {scope} token add NAME"
     return NotAllowed(f"This token does not reach the scope {scope!r:.120}.", hint=hint)
-
-
-def _clauses(value: Any) -> Iterable[Any]:
-    return value if isinstance(value, list) else ()
 
 
 def _to_item(memory: VaultMemory) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from lukasa.core.clock import to_iso
 from lukasa.core.outcome import Refused
 from lukasa.core.scope import SYSTEM
 from lukasa.errors import FormatError, InvalidInput, NotAccepted
-from lukasa.interfaces.auth import TOKEN_KEY
+from lukasa.interfaces.auth import TOKEN_KEY, problem_response
 from lukasa.interfaces.http.requests import CallerMemory, RespondAsync
 from lukasa.interfaces.http.responses import (
     DEFERRED,
@@ -25,7 +25,6 @@ from lukasa.interfaces.http.responses import (
     declare_answer,
     describe_answer,
     job_response,
-    problem_response,
 )
 from lukasa.interfaces.http.server_jobs import BACKUP_JOB, EXPORT_JOB, ServerJobs
 from lukasa.interfaces.outcomes import not_found, outcome_of

@@ -39,7 +39,6 @@ SHAPES: Mapping[str, str] = {
     ),
     "InfluenceMatrices": "**",
     "KnowledgeItem": "kind:str id:str confidence?:float usage_count?:int category?:str|None links?:list[dict[str,str]] ...",
-    "LeftOutRecord": "scope:str kind:str id:str reason",
     "Ledger": (
         "agent_id last_checkpoint?:str tasks_completed?:int current_task?:str|None state?:dict[str,object] "
         "context?:dict[str,object] ..."
@@ -79,7 +78,6 @@ SHAPES: Mapping[str, str] = {
     "Turn": (
         "id timestamp:str|None role content token_count speaker?:str tool_calls?:list[dict[str,object]] tool_call_id?:str ..."
     ),
-    "VaultHit": "score memory superseded_by? contradicts?",
     "VaultMemory": (
         "id text scope category tier topic_id tags created_at updated_at source deleted_at version distinct_from?:list[str] "
         "expires_at?:str confirmed_at?:str stated_at?:str"
@@ -189,8 +187,10 @@ class SchemaBook:
             for each in FIELDS[kind.__name__].split():
                 self._add_word(found, kind, each)
         elif word == "**":
-            for name, hint in _field_hints(kind):
-                self._add(found, name, self.describe(hint))
+            hints = read_hints(kind)
+            names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields  # type: ignore[attr-defined]
+            for name in names:
+                self._add(found, name, self.describe(hints[name]))
         elif word.startswith("**"):
             self._merge(found, self.describe(_attribute_hint(kind, word[2:])))
         elif word == "...":
@@ -218,12 +218,6 @@ def _without(hint: Any, *unwanted: Any) -> Any:
         return hint
     kept = [part for part in get_args(hint) if part not in unwanted]
     return reduce(lambda one, other: one | other, kept)
-
-
-def _field_hints(kind: type) -> Iterator[tuple[str, Any]]:
-    hints = read_hints(kind)
-    names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields  # type: ignore[attr-defined]
-    yield from ((name, hints[name]) for name in names)
 
 
 def _attribute_hint(kind: type, path: str) -> Any:

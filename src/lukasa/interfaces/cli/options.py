@@ -71,13 +71,6 @@ SinceOption = Annotated[str | None, option("TIME", "Only what happened at or aft
 UntilOption = Annotated[str | None, option("TIME", "Only what happened at or before this time.", "--until")]
 AsOfOption = Annotated[str | None, option("TIME", "As the store was at this time.", "--as-of")]
 BlockBudgetOption = Annotated[int | None, option("TOKENS", "Print a prompt block of at most this many tokens.", min=1)]
-IncludeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--include", metavar="SOURCE", help="Add what vault, knowledge or conversations say (repeatable).",
-        autocompletion=lambda: ["vault", "knowledge", "conversations"],
-    ),
-]  # fmt: skip
 ForceOption = Annotated[bool, flag("--force", "Replace files that are there already.")]
 _NO_STORE_HINT = "`lukasa remember TEXT` creates it; --store names another one."
 

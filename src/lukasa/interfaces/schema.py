@@ -32,12 +32,10 @@ SHAPES: Mapping[str, str] = {
         "action_log?:list[object] errors_encountered?:list[object] artifacts_produced?:list[object] "
         "git_commit?:str|None ..."
     ),
-    "ForecastScores": "**",
     "Handoff": (
         "id:str from_agent?:str to_agent?:str timestamp?:str context?:dict[str,object] status:str read_at?:str|None "
         "accepted_at?:str|None accepted_by?:str|None completed_at?:str|None result?:str|None ..."
     ),
-    "InfluenceMatrices": "**",
     "KnowledgeItem": "kind:str id:str confidence?:float usage_count?:int category?:str|None links?:list[dict[str,str]] ...",
     "Ledger": (
         "agent_id last_checkpoint?:str tasks_completed?:int current_task?:str|None state?:dict[str,object] "
@@ -68,7 +66,6 @@ SHAPES: Mapping[str, str] = {
     ),
     "SimilarMemoryPair": "ids:list[str] overlap sequence meaning difference texts:list[str]",
     "Skill": "id:str scope:str version:int success_rate ...",
-    "TaskDashboard": "**",
     "Tick": "id scope author text at",
     "TrustMetrics": "agents ...",
     "TrustScore": (

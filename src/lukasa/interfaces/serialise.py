@@ -13,25 +13,19 @@ from datetime import date, datetime, timedelta
 from functools import cache
 from operator import attrgetter
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from lukasa.core.clock import to_iso
 from lukasa.core.freshness import describe_freshness
 from lukasa.core.record import Key, Record
 
 if TYPE_CHECKING:
-    from lukasa.experience import Briefing, Handoff, Skill
+    from lukasa.experience import Briefing, Skill
     from lukasa.journal import ImportReceipt
     from lukasa.recall.recall import RecallHit, RecallResult
-    from lukasa.storage.archive import Manifest
     from lukasa.transfer.copy import CopyResult
-    from lukasa.transfer.layouts.vault_jsonl import VaultImportResult
-    from lukasa.transfer.sources.importer import SourceImportResult
-    from lukasa.vault.placement import Tick
-    from lukasa.vault.review import SimilarMemoryPair
 
 Json = dict[str, Any]
-EncoderT = TypeVar("EncoderT", bound=Callable[..., dict[str, Any]])
 
 FIELDS: Mapping[str, str] = {
     "ApiToken": "name access agent scopes rate expires_at made_at last_used",
@@ -52,13 +46,10 @@ FIELDS: Mapping[str, str] = {
     "Eligibility": "agent viable not_viable_because=why",
     "Entity": "name entityType=entity_type observations",
     "ErasureReceipt": "receipt=id records versions by_kind residue files restored",
-    "Key": "scope kind id",
     "LeftOutRecord": "**record.key reason",
     "KindProof": "** holds",
-    "Link": "relation to",
     "Match": "score record",
     "Neighbour": "relation direction **key",
-    "Proposal": "id scope by at state why changes",
     "ProposedChange": "**key now proposed deletes links",
     "RankingSignal": "value weight share",
     "Record": (
@@ -150,22 +141,6 @@ def _dataclass_fields(value: Any) -> Json:
     return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
 
 
-_ENCODERS: dict[str, Callable[..., Json]] = {}
-
-
-def registered_names() -> frozenset[str]:
-    """Return the names of the classes whose JSON is declared here."""
-    return frozenset((*FIELDS, *_ENCODERS))
-
-
-def _encodes(class_name: str) -> Callable[[EncoderT], EncoderT]:
-    def register(encoder: EncoderT) -> EncoderT:
-        _ENCODERS[class_name] = encoder
-        return encoder
-
-    return register
-
-
 def versions_json(records: Sequence[Record], imports: Mapping[bytes, ImportReceipt]) -> list[Json]:
     """Return versions of records, and of each that was imported who imported it."""
     return [
@@ -185,7 +160,6 @@ def restore_json(restored: Mapping[Key, Sequence[int]]) -> list[Json]:
     return [{"record": to_json(key), "versions": list(numbers)} for key, numbers in restored.items()]
 
 
-@_encodes("RecallHit")
 def _recall_hit(hit: RecallHit, *, explain: bool = False) -> Json:
     found = _selected_fields(hit, "score relevance trust record superseded_by? supersedes? contradicts? orders?")
     found["relevance"] = round(hit.relevance, 3)
@@ -195,7 +169,6 @@ def _recall_hit(hit: RecallHit, *, explain: bool = False) -> Json:
     return found
 
 
-@_encodes("RecallResult")
 def recall_json(result: RecallResult, *, explain: bool = False) -> Json:
     """Return a recall; with ``explain`` the signals of each hit and the next candidates too."""
     answer: Json = {"hits": [_recall_hit(hit, explain=explain) for hit in result.hits]}
@@ -205,17 +178,6 @@ def recall_json(result: RecallResult, *, explain: bool = False) -> Json:
     return answer
 
 
-@_encodes("SimilarMemoryPair")
-def _similar_memory_pair(pair: SimilarMemoryPair) -> Json:
-    figures = _selected_fields(pair, "overlap sequence meaning difference")
-    return {"ids": [pair.one.id, pair.other.id], **figures, "texts": [pair.one.text, pair.other.text]}
-
-
-@_encodes("Tick")
-def _tick(tick: Tick) -> Json:
-    return _selected_fields(tick, "id scope author text") | {"at": to_iso(tick.at.replace(microsecond=0))}
-
-
 def vault_record_json(record: Record) -> Json:
     """Return the memory of the vault that a record holds."""
     from lukasa.vault.memory import parse_memory
@@ -223,36 +185,17 @@ def vault_record_json(record: Record) -> Json:
     return parse_memory(record).as_json()
 
 
-@_encodes("KnowledgeItem")
-def _knowledge_item(item: Any) -> Json:
-    return {"kind": item.kind, **item.as_json()}
-
-
-@_encodes("Handoff")
-def _handoff(handoff: Handoff) -> Json:
-    return handoff.as_json() | {"status": handoff.status}
-
-
-@_encodes("Skill")
 def _skill(skill: Skill) -> Json:
     body = {name: value for name, value in skill.record.body.items() if name != "markdown"}
     head = {"id": skill.id, "scope": skill.record.scope, "version": skill.record.version}
     return {**head, **body, "success_rate": skill.success_rate}
 
 
-@_encodes("SkillSyncResult")
-def _skill_sync_result(result: Any) -> Json:
-    ids = _selected_fields(result, "taken written conflicts")
-    return ids | {"faults": [{"file": name, "reason": reason} for name, reason in result.faults]}
-
-
-@_encodes("BriefingEntry")
 def _briefing_entry(entry: Any, *, full: bool = False) -> Json:
     shown = _selected_fields(entry, "**record.key line score record" if full else "**record.key line score")
     return shown | {"score": round(entry.score, 4)}
 
 
-@_encodes("Briefing")
 def briefing_json(briefing: Briefing, *, full: bool = False) -> Json:
     """Return a briefing; with ``full`` each entry's record too."""
     entries = (*briefing.known, *briefing.relevant, *briefing.avoid, *briefing.skills)
@@ -263,14 +206,6 @@ def briefing_json(briefing: Briefing, *, full: bool = False) -> Json:
     return briefing.task | {"memories": memories} | _selected_fields(briefing, "left_out?")
 
 
-@_encodes("Manifest")
-def _manifest(manifest: Manifest) -> Json:
-    shown = _selected_fields(manifest, "name number made_at archive sha256 encrypted bytes=size files facts")
-    return shown | {"files": len(manifest.files)}
-
-
-@_encodes("LogImportResult")
-@_encodes("LayoutImportResult")
 def import_json(result: Any, place: str = "line") -> Json:
     """Return an import; ``place`` names what a refusal points at, a line or a file."""
     refused = [{place: where, "reason": reason} for where, reason in result.refused]
@@ -278,21 +213,51 @@ def import_json(result: Any, place: str = "line") -> Json:
     return {"added": result.added, "present": result.present, "refused": refused, **more}
 
 
-@_encodes("SourceImportResult")
-def _source_import_result(result: SourceImportResult) -> Json:
-    counts = _selected_fields(result, "format added memories conversations turns files present redacted")
-    refused = [{"where": where, "code": code, "reason": reason} for where, code, reason in result.refusals]
-    return {**counts, "refused": refused}
-
-
-@_encodes("VaultImportResult")
-def _vault_import_result(result: VaultImportResult) -> Json:
-    refused = [{"line": line, "code": why.code, "reason": why.reason} for line, why in result.refused]
-    return _selected_fields(result, "memories versions present") | {"refused": refused}
-
-
-@_encodes("CopyResult")
 def _copy_result(result: CopyResult) -> Json:
     from lukasa.transfer.copy import NOT_COPIED
 
     return _selected_fields(result, "added present refused refusals proof") | {"not_copied": list(NOT_COPIED)}
+
+
+_ENCODERS: Mapping[str, Callable[[Any], Json]] = {
+    "Briefing": briefing_json,
+    "BriefingEntry": _briefing_entry,
+    "CopyResult": _copy_result,
+    "Handoff": lambda handoff: handoff.as_json() | {"status": handoff.status},
+    "KnowledgeItem": lambda item: {"kind": item.kind, **item.as_json()},
+    "LayoutImportResult": import_json,
+    "LogImportResult": import_json,
+    "Manifest": lambda manifest: (
+        _selected_fields(manifest, "name number made_at archive sha256 encrypted bytes=size files facts")
+        | {"files": len(manifest.files)}
+    ),
+    "RecallHit": _recall_hit,
+    "RecallResult": recall_json,
+    "SimilarMemoryPair": lambda pair: (
+        {"ids": [pair.one.id, pair.other.id]}
+        | _selected_fields(pair, "overlap sequence meaning difference")
+        | {"texts": [pair.one.text, pair.other.text]}
+    ),
+    "Skill": _skill,
+    "SkillSyncResult": lambda result: (
+        _selected_fields(result, "taken written conflicts")
+        | {"faults": [{"file": name, "reason": reason} for name, reason in result.faults]}
+    ),
+    "SourceImportResult": lambda result: (
+        _selected_fields(result, "format added memories conversations turns files present redacted")
+        | {"refused": [{"where": at, "code": code, "reason": reason} for at, code, reason in result.refusals]}
+    ),
+    "Tick": lambda tick: (
+        _selected_fields(tick, "id scope author text") | {"at": to_iso(tick.at.replace(microsecond=0))}
+    ),
+    "VaultImportResult": lambda result: (
+        _selected_fields(result, "memories versions present")
+        | {"refused": [{"line": line, "code": why.code, "reason": why.reason} for line, why in result.refused]}
+    ),
+}
+"""What values are shown as that have more than a row."""
+
+
+def registered_names() -> frozenset[str]:
+    """Return the names of the classes whose JSON is declared here."""
+    return frozenset((*FIELDS, *_ENCODERS))

@@ -71,7 +71,7 @@ def show(
     if empty and not shown:
         print_line(empty)
         return
-    _print_lines(text)
+    print_lines(text)
     if shown and columns:
         readers = dict(_read_columns((columns,) if isinstance(columns, str) else columns))
         cells = [
@@ -83,10 +83,11 @@ def show(
             print_line(f"and {len(shown) - limit:,} more; --json shows all of them.")
     if fields:
         print_fields({name: cell for name, item in fields.items() if (cell := format_cell(item))})
-    _print_lines(after)
+    print_lines(after)
 
 
-def _print_lines(lines: Lines) -> None:
+def print_lines(lines: Lines) -> None:
+    """Print one line, or several."""
     for line in (lines,) if isinstance(lines, str) else lines:
         print_line(line)
 

@@ -67,18 +67,18 @@ def run_steps() -> Iterator[tuple[TourStep, StepResults]]:
         names: dict[str, Any] = {"lukasa": lukasa, "Key": Key, "Link": Link, "folder": Path(folder)}
         try:
             for step in TOUR_STEPS:
-                yield step, [_run_statement(statement, step.code, names) for statement in ast.parse(step.code).body]
+                results: StepResults = []
+                for statement in ast.parse(step.code).body:
+                    code = ast.get_source_segment(step.code, statement) or ""
+                    if isinstance(statement, ast.Expr):
+                        results.append((code, list(_describe_value(eval(code, names)))))  # noqa: S307 - code of the step
+                    else:
+                        exec(code, names)  # noqa: S102 - code of the step
+                        results.append((code, None))
+                yield step, results
         finally:
             for memory in [value for value in names.values() if isinstance(value, lukasa.Memory)]:
                 memory.close()
-
-
-def _run_statement(statement: ast.stmt, source: str, names: dict[str, Any]) -> tuple[str, list[str] | None]:
-    code = ast.get_source_segment(source, statement) or ""
-    if isinstance(statement, ast.Expr):
-        return code, list(_describe_value(eval(code, names)))  # noqa: S307 - code of a step above
-    exec(code, names)  # noqa: S102 - code of a step above
-    return code, None
 
 
 def _describe_value(value: object) -> Iterator[str]:

@@ -10,16 +10,7 @@ import pytest
 from lukasa import Key, errors
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.errors import NotAccepted
-from lukasa.interfaces.outcomes import (
-    OUTCOMES,
-    REFUSALS,
-    ExitCode,
-    error_code,
-    outcome_of,
-    request_error,
-    row_of,
-    usage_error,
-)
+from lukasa.interfaces.outcomes import OUTCOMES, REFUSALS, ExitCode, error_code, outcome_of, request_error, row_of
 
 pytestmark = pytest.mark.requirement("DOO-2")
 
@@ -114,7 +105,7 @@ def test_a_refused_request_has_a_status_and_advice(code: str, status: int) -> No
 
 
 def test_wrong_usage_has_its_own_code() -> None:
-    info = usage_error("No such option: --bogus")
+    info = request_error("usage", "No such option: --bogus")
     assert (info.code, info.row.exit_code, info.row.http_status) == ("usage", ExitCode.USAGE, 422)
     assert info.as_json() == {"error": {"code": "usage", "message": "No such option: --bogus", "hint": None}}
 

@@ -7,7 +7,6 @@ that checking a request reads one record, and every server on the store refuses 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import math
 import os
 import secrets
@@ -191,11 +190,6 @@ def token_from_environment(secret: str, agent: str, scopes: tuple[str, ...] | No
     if len(secret) < _MIN_TOKEN_LENGTH:
         raise InvalidInput(f"A token needs at least {_MIN_TOKEN_LENGTH} characters.")
     return ApiToken("environment", hash_token(secret), agent, scopes)
-
-
-def is_secret_of(secret: str, token: ApiToken) -> bool:
-    """Return whether a token has this secret. Compares in constant time."""
-    return hmac.compare_digest(hash_token(secret), token.sha256)
 
 
 def write_secret(path: Path, secret: str) -> None:

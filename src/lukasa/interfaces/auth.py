@@ -5,6 +5,7 @@ The checks need only the headers, so a request that fails them is answered befor
 
 from __future__ import annotations
 
+import hmac
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -34,7 +35,6 @@ from lukasa.interfaces.api_tokens import (
     TokenLimits,
     hash_token,
     is_readable_by_others,
-    is_secret_of,
 )
 from lukasa.interfaces.limits import MAX_BODY_BYTES, MAX_IMPORT_BYTES, MAX_OPEN_BODY_BYTES
 from lukasa.interfaces.outcomes import OutcomeInfo, outcome_of, request_error
@@ -299,17 +299,12 @@ class SingleToken:
     token: ApiToken
 
     def __call__(self, secret: str) -> ApiToken | None:
-        """Return the token if it has a secret."""
-        return self.token if is_secret_of(secret, self.token) else None
+        """Return the token if it has a secret. Compares in constant time."""
+        return self.token if hmac.compare_digest(hash_token(secret), self.token.sha256) else None
 
     def find_hash(self, sha256: str) -> ApiToken | None:
         """Return the token if its secret has a hash."""
         return self.token if sha256 == self.token.sha256 else None
-
-
-def single_token_source(token: ApiToken) -> SingleToken:
-    """Return a source of one token."""
-    return SingleToken(token)
 
 
 class StoreTokenSource:

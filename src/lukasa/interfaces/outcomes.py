@@ -222,13 +222,8 @@ def outcome_of(result: Refused | Conflict | BaseException, *, public: bool = Fal
     return OutcomeInfo("unexpected", f"{type(result).__name__}: {result}", hint, row)
 
 
-def usage_error(message: str, hint: str | None = None) -> OutcomeInfo:
-    """Return how wrong usage of an interface is reported."""
-    return OutcomeInfo("usage", message, hint, REFUSALS["usage"])
-
-
 def request_error(code: str, message: str) -> OutcomeInfo:
-    """Return how an HTTP request is reported that an interface refuses before it calls the library."""
+    """Return how a request or a command is reported that an interface refuses before it calls the library."""
     return OutcomeInfo(code, message, None, REFUSALS[code])
 
 

@@ -36,7 +36,7 @@ from lukasa.errors import InvalidInput
 from lukasa.interfaces.auth import TOKEN_KEY, problem_response
 from lukasa.interfaces.http.metrics import REQUESTS, SECONDS
 from lukasa.interfaces.http.responses import JsonResponse, record_response
-from lukasa.interfaces.outcomes import outcome_of, request_error, usage_error
+from lukasa.interfaces.outcomes import outcome_of, request_error
 from lukasa.interfaces.stores import CALLER_KEY, Caller, CallerStores
 from lukasa.journal import Journal
 from lukasa.memory import Memory
@@ -149,7 +149,7 @@ class IdempotencyMiddleware:
             await self._app(scope, receive, send)  # answers 404 or 405
             return
         if not 0 < len(key) <= MAX_KEY_LENGTH:
-            info = usage_error(f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters.")
+            info = request_error("usage", f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters.")
             await problem_response(info)(scope, receive, send)
             return
         id = hashlib.sha256(f"{token.sha256}/{key}".encode()).hexdigest()

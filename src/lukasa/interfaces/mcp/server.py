@@ -129,7 +129,7 @@ async def count_tokens(server: LukasaMcpServer, counter: Callable[[str], int]) -
 def build_tool(
     stores: CallerStores, method: Callable[..., ToolResponse], title: str, annotations: ToolAnnotations
 ) -> Tool:
-    """Build a tool from a method. An error becomes an answer, and unknown arguments are refused."""
+    """Build a tool from a method. An error becomes an answer, and unknown arguments are refused, so that a misspelt one is not ignored."""
     signature = inspect.signature(method, eval_str=True)
 
     @functools.wraps(method)
@@ -150,11 +150,6 @@ def build_tool(
     description = " ".join((inspect.getdoc(method) or "").split())
     name = method.__name__
     tool = Tool.from_function(call_method, name=name, title=title, description=description, annotations=annotations)
-    return _tighten_schemas(tool)
-
-
-def _tighten_schemas(tool: Tool) -> Tool:
-    """Make a tool refuse unknown arguments, so that a misspelt one is not ignored, and simplify its output schema."""
     arguments = tool.fn_metadata.arg_model
     strict = create_model(arguments.__name__, __base__=arguments)
     strict.model_config = ConfigDict(extra="forbid")

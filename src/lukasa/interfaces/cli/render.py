@@ -112,8 +112,8 @@ def read_fields(value: Any, names: str) -> dict[str, object]:
 def _read_cell(row: Any, path: str, form: str) -> object:
     for name in path.split("."):
         row = row.get(name) if isinstance(row, Mapping) else getattr(row, name)
-    if form in _FORMS:
-        return _FORMS[form](row)
+    if form in FORMS:
+        return FORMS[form](row)
     return format(row, form) if form and row is not None else row
 
 
@@ -293,7 +293,7 @@ def format_size(count: int) -> str:
     return f"{amount:.1f} {units[0]}"
 
 
-_FORMS: Mapping[str, Callable[[Any], object]] = {"count": len, "size": format_size, "weights": _format_weights}
+FORMS: Mapping[str, Callable[[Any], object]] = {"count": len, "size": format_size, "weights": _format_weights}
 
 
 def format_count(count: int, singular: str, plural: str | None = None) -> str:

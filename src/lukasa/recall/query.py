@@ -58,25 +58,15 @@ class TimeOrder(StrEnum):
     OLDEST = "oldest"
 
 
-_SEVERAL = ("how many", "what kind of", "what type of", "what sort of", "likely", "might")
-_BEFORE_NOUN = frozenset({"are", "were", "other", "different", "new"})
-_NO_PLURAL = frozenset({"is", "was", "does", "has", "his", "this", "its", "us"})
+_SEVERAL = ("how many", "what kind of", "what type of", "likely", "might")
+_NO_PLURAL = frozenset({"is", "was", "does", "has", "us"})
 _FRAMING = compile_on_use(
-    "|".join(
-        (
-            r"\b(?:can|could|would) you\b|\bplease\b",
-            r"\bgive me\b|\bprovide(?: me)?(?: with)?\b|\bwalk me through\b|\blist\b|\bshow me\b|\btell me\b",
-            r"\b(?:the )?order in which\b|\bin (?:the )?order\b|\bthe order\b|\bchronological(?:ly)?(?: order)?\b|\bsequence of\b",
-            r"\b(?:I|we)(?:['’]ve| have)? (?:brought up|mentioned|discussed|talked about)\b",
-            r"\b(?:different|various) (?:aspects?|ways?|topics?|parts?|details?)\b(?: of| related to)?",
-            r"\b(?:throughout|across|over|during|through|in|based on|from) (?:all )?(?:of )?(?:our|my|these|the) (?:recent |past )?"
-            r"(?:conversations?|discussions?|chats?|sessions?|messages)\b",
-            r"\bmention only\b.*$|\bonly and only\b.*$",
-            r"\b(?:a |an |the )?(?:(?:clear|brief|quick|short|full|complete|comprehensive|detailed) )?(?:summary|overview|recap)\b(?: of)?|\bsummari[sz]e\b",
-            r"\bover time\b|\bso far\b|\balong the way\b",
-            r"\b(?:have |has |had )?(?:developed|progressed|evolved|changed)\b|\bhow\b",
-        )
-    ),
+    r"\b(?:can you|give me|order in which)\b"
+    r"|\bdifferent aspects?\b(?: of)?"
+    r"|\b(?:throughout|across) our (?:conversations?|discussions?|chats?|sessions?)\b"
+    r"|\bmention only\b.*$"
+    r"|\b(?:a )?(?:(?:clear|brief|complete) )?summary\b(?: of)?|\bsummari[sz]e\b"
+    r"|\bover time\b|\b(?:developed|progressed)\b",
     re.IGNORECASE,
 )
 _QUOTED = compile_on_use(r"[\"“”«]([^\"“”«»]{2,80})[\"“”»]|`([^`]{2,80})`")
@@ -176,7 +166,7 @@ def asks_for_several(question: ParsedQuestion) -> bool:
         return False
     plain = plain_text(question.text)
     first, *others = plain.split() or [""]
-    noun = next((word for word in others if word not in _BEFORE_NOUN), "")
+    noun = next((word for word in others if word not in ("other", "new")), "")
     is_plural = noun.endswith("s") and not noun.endswith(("ss", "'s")) and noun not in _NO_PLURAL
     return first == "would" or (first in ("what", "which") and is_plural) or contains_phrase(plain, _SEVERAL)
 

@@ -440,12 +440,7 @@ def _contradicts_owner(agents: _DatedHit, owners: _DatedHit) -> bool:
     is_single = len(said) == len(says) == 1
     for before in said:
         for after in says:
-            if (
-                before.words[:1] != after.words[:1]
-                or after.adds
-                or after.past
-                or not (before.lasting and after.lasting)
-            ):
+            if before.words[:1] != after.words[:1] or after.adds or not (before.lasting and after.lasting):
                 continue
             least = max(2, _MIN_SHARED_WORDS * max(len(before.stems), len(after.stems)))
             if (

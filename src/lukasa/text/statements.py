@@ -99,11 +99,11 @@ _CHANGE_WORDS, _NOW_WORDS, _REPLACING_VERBS, _GENERIC_WORDS, _WORK_WORDS, _SELF_
 _ROLE_WORDS, _LASTING_WORDS, _PASSIVE_WORDS, _NEGATION_WORDS, _TRAILING_HINTS, _TIME_ADVERBS = _read_lists(
     "role", "lasting", "passive", "statement_negation", "trailing_hints", "time_adverbs"
 )
-_DOUBT_WORDS, _REPLACED_BEFORE, _TO_WORDS, _AUXILIARIES, _ADDING_HINTS, _NEGATION_PHRASES = _read_lists(
-    "doubt", "replaced_before", "to", "auxiliaries", "adding_hints", "negation_phrases"
+_DOUBT_WORDS, _REPLACED_BEFORE, _TO_WORDS, _ADDING_HINTS, _NEGATION_PHRASES = _read_lists(
+    "doubt", "replaced_before", "to", "adding_hints", "negation_phrases"
 )
-_PRESENT_WORDS, _PAST_VERBS, _CHANGE_ADVERBS, _TO_VERBS, _BEFORE_PERSON, _INDEFINITE = _read_lists(
-    "present", "past_verbs", "change_adverbs", "to_verbs", "before_person", "indefinite"
+_PRESENT_WORDS, _PAST_VERBS, _TO_VERBS, _BEFORE_PERSON, _INDEFINITE = _read_lists(
+    "present", "past_verbs", "to_verbs", "before_person", "indefinite"
 )
 _FUNCTION_WORDS = STOP_WORDS | frozenset(WORDS["function"])
 _WEEKDAYS = read_groups("weekdays")
@@ -122,14 +122,11 @@ _HALVES = frozenset({"am", "pm", "uhr", "o'clock"})
 _NO_WORDS: frozenset[str] = frozenset()
 _FORMER_MARKS = frozenset({"from", "von", "vom", "of", "statt", "anstatt"})
 _LEADING_CLAUSE = compile_on_use(
-    r"^(?:after|since|as of|from|starting|due to|because of|because|following|in|on|by|until|for|when|nach|seit|ab|wegen|aufgrund|update|"
-    r"correction|fyi|heads[- ]up|note|news|by the way|ok|okay|hey|hi|so|well|also|actually|oh|yes|yeah|right|quick update)\b[^,:]{0,60}[,:]\s+",
+    r"^(?:after|since|from|in|on|because of|nach|seit|update|correction|note|heads[- ]up)\b[^,:]{0,60}[,:]\s+",
     re.IGNORECASE,
 )
 _TRAILING_CLAUSE = compile_on_use(
-    r"\s*[;(].*$|,? \b(?:because|due to|so that|since (?:the|we|it|he|she|they|i|our|my)|as (?:we|it|our)|after (?:the|we|it|our|a)|"
-    r"weil|damit|wegen|aufgrund|denn)\b.*$|, (?:so|which|as|and|to|da|um|und|was)\b.*$|[,]? to (?:avoid|make|give|have|allow|let|"
-    r"save|reduce|keep|get|match|fit|help|ensure|free|prevent|accommodate|meet|better|be|leave)\b.*$| [–—] .*$|, (?:not|nicht) .*$",
+    r"\s*[;(].*$|,? \b(?:because|so that|weil|damit)\b.*$|, (?:so|which|as|and|um|und)\b.*$|, (?:not|nicht) .*$",
     re.IGNORECASE,
 )
 _TOKEN = compile_on_use(r"[€$£]?\d[\d.,:/]*\d?[a-z%]*|[#@]?[^\W_]+(?:[-_./@’'&][^\W_]+)*|→|->|[€$£%]")
@@ -264,17 +261,14 @@ def _parse_sentence(sentence: str, speaker: str) -> Statement | None:
     found = frozenset(find_words(fold_text(sentence).replace("’", "'")))
     if not found.isdisjoint(_DOUBT_WORDS):
         return None
-    main, starts_now = sentence, False
-    if "," in sentence or ":" in sentence:
-        main = _LEADING_CLAUSE.sub("", sentence)
-        starts_now = main != sentence and sentence.lower().startswith(_STARTS)
+    main = _LEADING_CLAUSE.sub("", sentence)
     if not found.isdisjoint(_TRAILING_HINTS):
         main = _TRAILING_CLAUSE.sub("", main)
     main = leave_out_phrases(main, _TIME_ADVERBS)
     tokens = _TOKEN.findall(main.rstrip(" .!…"))
     if not 2 <= len(tokens) <= _MAX_WORDS:
         return None
-    return _Parser(tokens, speaker, found).build_statement(main, starts_now=starts_now)
+    return _Parser(tokens, speaker, found).build_statement(main)
 
 
 class _Parser:
@@ -300,7 +294,7 @@ class _Parser:
         self.has_known_verb = known_verb is not None
         self.verb = known_verb or 1
 
-    def build_statement(self, main: str, *, starts_now: bool) -> Statement:
+    def build_statement(self, main: str) -> Statement:
         if self.has_digit or not self.found.isdisjoint(_TIME_WORDS):
             self._find_times()
         if self.has_digit:
@@ -312,7 +306,7 @@ class _Parser:
         if not self.present.isdisjoint(_STATES):
             self._find_states(negated=negated)
         self._find_names()
-        changes = starts_now or not self.present.isdisjoint(_CHANGE_WORDS)
+        changes = not self.present.isdisjoint(_CHANGE_WORDS)
         is_new_state = any(value.type is ValueType.STATE for _, value in self.values) and not self.found.isdisjoint(
             _PASSIVE_WORDS
         )
@@ -345,16 +339,10 @@ class _Parser:
                 continue
             if bare in _WORK_WORDS:
                 stem = "work"
-            if self.taken[index] or (bare in _GENERIC_WORDS and bare not in _ROLE_WORDS):
-                if not self.taken[index] and bare not in _AUXILIARIES:
-                    verbs.add(stem)
-                if self.taken[index] or bare not in _AUXILIARIES:
-                    words.append(stem)
-                    capitals.append(self.tokens[index][0].isupper())
-                continue
             words.append(stem)
             capitals.append(self.tokens[index][0].isupper())
-            subject.add(stem)
+            if not self.taken[index]:
+                (verbs if bare in _GENERIC_WORDS and bare not in _ROLE_WORDS else subject).add(stem)
         about = frozenset(subject)
         stems = about if about.issuperset(words) else about.union(words)  # one set if equal: a cache keeps thousands
         return Statement(
@@ -367,7 +355,7 @@ class _Parser:
             replacing_words=replacing_words,
             changes=changes,
             replaces=not self.present.isdisjoint(_REPLACING_VERBS),
-            says_now=starts_now or not self.present.isdisjoint(_NOW_WORDS),
+            says_now=not self.present.isdisjoint(_NOW_WORDS),
             negated=negated,
             adds=not self.present.isdisjoint(_ADDING_HINTS),
             has_verb=not _LASTING_WORDS.isdisjoint(self.found) or self._states_habit(),
@@ -414,14 +402,13 @@ class _Parser:
                 self._add(index, index + 1, ValueType.DATE, word[5:])
             elif (match := _CLOCK.match(word)) and (":" in word or match[5] or match[3] or following == "uhr"):
                 self._add_clock(index, int(match[1] or match[4]), match[2] or "00", match[3] or match[5] or following)
-            elif word.isdecimal() and int(word) <= 24 and self._is_hour(index, following):
-                self._add_clock(index, int(word), "00", following)
-
-    def _is_hour(self, index: int, following: str) -> bool:
-        """Return whether a number is a time of the day: 10 am, 10 Uhr, "at 10" before nothing that it could count."""
-        if following in _HALVES:
-            return True
-        return self.lower[index - 1 : index] in (["at"], ["um"]) and (not following or following in _FUNCTION_WORDS)
+            elif (
+                word.isdecimal()
+                and int(word) <= 24
+                and self.lower[index - 1 : index] in (["at"], ["um"])
+                and (not following or following in _FUNCTION_WORDS)  # nothing that it could count
+            ):
+                self._add_clock(index, int(word), "00", "")
 
     def _add_clock(self, index: int, hour: int, minute: str, half: str) -> None:
         half = half.lower()
@@ -440,9 +427,7 @@ class _Parser:
                 continue
             number, unit, end = match[1].rstrip(".,"), match[2] or "", index + 1
             is_version = "." in number or number.startswith("v")
-            if word[0] in "€$£":
-                unit = "money"
-            elif not unit and not is_version and is_noun and not self.taken[index + 1]:
+            if not unit and not is_version and is_noun and not self.taken[index + 1]:
                 unit, end = stem_word(following), index + 2
             self._add(index, end, ValueType.NUMBER, number.removeprefix("v"), unit)
 
@@ -561,5 +546,4 @@ class _Parser:
 _NO_NOUNS = _FUNCTION_WORDS | _CHANGE_WORDS
 _SKIPPED_AT_END = _CHANGE_WORDS | {"again"}
 _TIME_WORDS = frozenset((*_WEEKDAYS, *_MONTHS))
-_STARTS = ("as of", "since", "starting", "ab ", "seit", "update", "correction")
-_VERB_WORDS = (_CHANGE_WORDS - _NOW_WORDS - _CHANGE_ADVERBS) | _GENERIC_WORDS | _AUXILIARIES | _LASTING_WORDS
+_VERB_WORDS = (_CHANGE_WORDS - _NOW_WORDS) | _GENERIC_WORDS | _LASTING_WORDS

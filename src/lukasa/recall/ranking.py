@@ -205,24 +205,7 @@ def rank_candidates(
 
 
 def compute_relevance(evidence: RankingEvidence, cosine_range: tuple[float, float] | None) -> Values:
-    """Return the relevance of each candidate; a text without a vector is judged by its words alone.
-
-    Nothing is compared with the best hit, so that the best of many useless records stays useless. These observations add up:
-
-    - nearness: where the cosine lies between those of texts that have nothing to do with each other and those of a question
-      and its answer. Each embedder has other cosines; ``cosine_range`` says which.
-    - coverage: the share of the question's words, rare ones counting more, that a text holds. A word that occurs nowhere in
-      the store counts like the rarest.
-    - the person: whether the question names a speaker and the text is by them or about them.
-    - the gap: whether what is said about that speaker is nearer to the question than what is said about the others. If only
-      another person ever spoke about the matter, the question has no answer, however near the next best text is: above a
-      limit a better match does not make up for the gap. "I" means the speaker, "you" the listener: of two people the other
-      one, of more the one who is named.
-    - the time the question names, if the text is from it or about it.
-
-    The weights are round and chosen by hand on development sets of conversations: a relevance of 0.5 is where as many
-    questions have an answer in the store as have none, if half of all questions have one.
-    """
+    """Return the relevance of each candidate (``lukasa.recall.relevance``); a text without a vector is judged by its words alone."""
     candidates, question = evidence.candidates, evidence.question
     covered = evidence.covered_shares
     nearness = covered

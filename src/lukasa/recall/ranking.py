@@ -39,10 +39,7 @@ from lukasa.recall.signals import (
     RankingEvidence,
     RecallCandidate,
     Values,
-    adjacent,
-    dated,
     speaks_of_self,
-    topic,
 )
 from lukasa.text.differences import find_difference
 from lukasa.text.statements import Statement, parse_statements, statement_changes
@@ -159,19 +156,11 @@ def rank_candidates(
     scores = np.zeros(len(ordered))
     for name, value in values.items():
         scores = scores + weights[name] * value
-    if weights.get("topic"):
-        values["topic"] = topic(evidence, scores)
-        scores = scores + weights["topic"] * values["topic"]
-    if weights.get("dated"):
-        values["dated"] = dated(evidence, scores)
-        scores = scores + weights["dated"] * values["dated"]
-    joint_values = {name: JOINT_SIGNALS[name](evidence, scores) for name in JOINT_SIGNALS if weights.get(name)}
-    for name, value in joint_values.items():
-        scores = scores + weights[name] * value
-    values |= joint_values
-    if weights.get("adjacent"):
-        values["adjacent"] = adjacent(evidence, scores)
-        scores = scores + weights["adjacent"] * values["adjacent"]
+    for group in JOINT_SIGNALS:
+        joint_values = {name: signal(evidence, scores) for name, signal in group.items() if weights.get(name)}
+        for name, value in joint_values.items():
+            scores = scores + weights[name] * value
+        values |= joint_values
     relevance = compute_relevance(evidence, cosine_range)
     used_weights = {name: weights[name] for name in values}
     best = np.argsort(-scores, kind="stable")

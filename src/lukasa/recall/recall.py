@@ -650,7 +650,7 @@ def _build_candidates(found: _FoundRecords, source_trust: SourceTrust) -> list[R
         "trust": source_trust.trust_signals(records),
         "links": [links.get(seq, no_links) for seq in seqs],
         "asked_cosine": [
-            cosines.get(before) if text and ("?" in text or (not text.isascii() and asks_something(text))) else None
+            cosines.get(before) if text and asks_something(text) else None
             for (before, _), text in zip(adjacent, befores, strict=True)
         ],
     }

@@ -430,7 +430,7 @@ class RankingEvidence:
             (index, before)
             for index, candidate in enumerate(self.candidates)
             if (before := candidate.before)
-            and ("?" in before or (not before.isascii() and asks_something(before)))
+            and asks_something(before)
             and len(candidate.text) + len(before) <= _MAX_WINDOW_LENGTH
         ]
         total = float(self.asked_weights.sum())
@@ -738,7 +738,10 @@ SIGNALS: Mapping[str, Callable[[RankingEvidence], Values]] = {
 }  # fmt: skip
 """The signals that score each candidate separately, by name."""
 
-JOINT_SIGNALS: Mapping[str, Callable[[RankingEvidence, Values], Values]] = {
-    signal.__name__: signal for signal in (session, linked)
-}
-"""The signals that raise a candidate because of related ones; they start from the sum of all other signals."""
+JOINT_SIGNALS: Sequence[Mapping[str, Callable[[RankingEvidence, Values], Values]]] = (
+    {"topic": topic},
+    {"dated": dated},
+    {"session": session, "linked": linked},
+    {"adjacent": adjacent},
+)
+"""The signals that depend on the other candidates, in groups; each group starts from the sum of all signals before it."""

@@ -64,16 +64,11 @@ _MAX_BRIEF_LENGTH = 100  # a longer question usually also states something
 
 _OTHER_QUESTION_MARKS = ("\uff1f", "؟", "՞", "፧", "\u037e")
 _SENTENCE_ENDS = (". ", "! ", "? ", "\n")
-_RULE = compile_on_use(
-    r"(?:^|[.!?:\n]\s*|\bplease )(?:always|never) (?!been\b|had\b|mind\b|a\b|the\b)[a-z]+"
-    r"|\b(?:from now on|going forward|in (?:the )?future, please)\b"
-    r"|\b(?:when|whenever|if|every time|each time) (?:I|we) (?:ask|request|want to know)\b",
-    re.IGNORECASE,
-)
-_RULE_HINTS = ("always", "never", " ask", "request", "from now", "forward", "future", "want to know")
+_RULE = compile_on_use(r"(?:^|[.!?:\n]\s*)(?:always|never) (?!been\b)[a-z]+|\bfrom now on\b", re.IGNORECASE)
+_RULE_HINTS = ("always", "never", "from now on")
 _PREFERENCE = compile_on_use(
-    r"\bI(?:['’]d| would)?(?: \w+ly| also| always)? (?:prefer|rather|favou?r)\b|\bmy preference\b"
-    r"|\bI(?:['’]ve| have)? (?:chosen|chose|decided)\b|\bI (?:like|tend|try) (?:to|it when)\b|\bI(?:['’]m| am) trying to keep\b",
+    r"\bI(?:['’]d| would)? prefer\b|\bmy preference\b|\bI(?:['’]ve| have)? (?:chosen|decided)\b|\bI like to\b"
+    r"|\bI['’]m trying to keep\b",
     re.IGNORECASE,
 )
 # Each of these patterns begins with what it looks for first, because that is found fastest, and then looks back.
@@ -173,10 +168,7 @@ def speaks_of_self(text: str) -> bool:
 def states_rule(passage: str) -> bool:
     """Return whether a text states a standing rule."""
     lowered = passage.lower()
-    for hint in _RULE_HINTS:
-        if hint in lowered:
-            return _RULE.search(passage) is not None
-    return False
+    return any(hint in lowered for hint in _RULE_HINTS) and _RULE.search(passage) is not None
 
 
 def _count_mentions_together(passages: Sequence[str]) -> tuple[NDArray[Any], ...]:

@@ -55,10 +55,7 @@ _DAYS_SOON_AFTER = 10  # people still talk about an event within this many days
 _MAX_RULES = 5  # more would crowd out the answer
 _SEARCHED_FOR_DATES = 30  # a text below these would not be among the best with a date either
 _MAX_PERIOD_DAYS = 100  # a text about a whole year says little about one day in it
-_TOPIC_HITS, _TOPIC_SEARCHED = (
-    20,
-    150,
-)  # how many of the best candidates name the topic, and how many are searched for it
+_TOPIC_HITS, _TOPIC_SEARCHED = 20, 150  # so many of the best name the topic, and so many are searched for it
 _MIN_SHARING, _ADDED_TERMS = 3, 10  # hits that share a word of the topic; how many such words count
 _MAX_BRIEF_LENGTH = 100  # a longer question usually also states something
 

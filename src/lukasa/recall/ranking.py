@@ -31,6 +31,7 @@ from lukasa.journal.write_rules import MAX_TRUST_GAP
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion
 from lukasa.recall.relevance import USUAL_COSINES
 from lukasa.recall.signals import (
+    JOINT_GROUPS,
     JOINT_SIGNALS,
     MAX_DEDUCTION,
     MAX_WHOLE_LENGTH,
@@ -156,8 +157,8 @@ def rank_candidates(
     scores = np.zeros(len(ordered))
     for name, value in values.items():
         scores = scores + weights[name] * value
-    for group in JOINT_SIGNALS:
-        joint_values = {name: signal(evidence, scores) for name, signal in group.items() if weights.get(name)}
+    for group in JOINT_GROUPS:
+        joint_values = {name: JOINT_SIGNALS[name](evidence, scores) for name in group if weights.get(name)}
         for name, value in joint_values.items():
             scores = scores + weights[name] * value
         values |= joint_values

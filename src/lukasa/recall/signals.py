@@ -727,10 +727,9 @@ SIGNALS: Mapping[str, Callable[[RankingEvidence], Values]] = {
 }  # fmt: skip
 """The signals that score each candidate separately, by name."""
 
-JOINT_SIGNALS: Sequence[Mapping[str, Callable[[RankingEvidence, Values], Values]]] = (
-    {"topic": topic},
-    {"dated": dated},
-    {"session": session, "linked": linked},
-    {"adjacent": adjacent},
-)
-"""The signals that depend on the other candidates, in groups; each group starts from the sum of all signals before it."""
+JOINT_SIGNALS: Mapping[str, Callable[[RankingEvidence, Values], Values]] = {
+    signal.__name__: signal for signal in (topic, dated, session, linked, adjacent)
+}
+"""The signals that depend on the other candidates."""
+JOINT_GROUPS = (("topic",), ("dated",), ("session", "linked"), ("adjacent",))
+"""Their order; those of a group start from the sum of all signals before the group."""

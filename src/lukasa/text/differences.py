@@ -28,7 +28,7 @@ DifferenceKind = Literal[
 
 _TOKEN = re.compile(r"(?<!\w)-?\d+(?:[.,:/-]\d+)*|[^\W_]+(?:[+#]+(?!\w))?|[<>≤≥≠]|[,.!?:;\n]")
 """A number, a word, a sign, or a mark between them."""
-_SIGN = re.compile(r"['’%€$£°=&+]|\.(?=[A-Za-z]\.)")
+_SIGN = re.compile(r"['’%€$£°=]|\.(?=[A-Za-z]\.)")
 _SENTENCE_ENDS = frozenset(".!?:;\n")
 _MARKS = _SENTENCE_ENDS | {","}
 _ORDINAL_SUFFIXES = frozenset(("st", "nd", "rd", "th"))

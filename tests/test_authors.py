@@ -36,7 +36,7 @@ from lukasa.storage.log_file import read_log, write_log
 from lukasa.testing import FrozenClock
 from lukasa.transfer.copy import copy_log
 from lukasa.transfer.jsonl import export_log, import_log
-from lukasa.transfer.layouts.claude_code import TranscriptTurn
+from lukasa.transfer.layouts.agent_transcripts import TranscriptTurn
 
 pytestmark = pytest.mark.requirement("LOG-8")
 

@@ -15,7 +15,7 @@ from lukasa.interfaces.hooks.client import expand_project, name_project
 from lukasa.interfaces.hooks.handlers import HookHandlers
 from lukasa.memory_graph import choose_write_scope
 from lukasa.storage.engine import Query
-from lukasa.transfer.layouts.claude_code import read_transcript
+from lukasa.transfer.layouts.agent_transcripts import read_transcript
 
 pytestmark = pytest.mark.requirement("DOO-3", "LOG-4")
 LUKASA = str(Path(sys.executable).with_name("lukasa"))

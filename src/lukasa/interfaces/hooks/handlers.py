@@ -20,7 +20,7 @@ from lukasa.memory import Memory
 from lukasa.own_stores import is_noted
 from lukasa.recall.recall import build_prompt_block
 from lukasa.recall.unconfirmed_orders import ORDERS
-from lukasa.transfer.layouts.claude_code import Transcript, TranscriptTurn, read_transcript
+from lukasa.transfer.layouts.agent_transcripts import Transcript, TranscriptTurn, read_transcript
 from lukasa.vault import VaultSettings
 
 SNAPSHOT_TOKENS, BRIEFING_TOKENS, RESUME_TOKENS, RECALL_TOKENS = 1_000, 800, 2_000, 800

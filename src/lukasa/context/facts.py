@@ -39,7 +39,7 @@ def extract_facts(turn: Turn, day: date | None = None) -> list[Fact]:
     Relative dates are resolved against the turn's own time, or else against ``day``.
     """
     role = turn.role.lower()
-    if role == "tool" or not turn.content:
+    if role == "tool" or turn.is_unsaid or not turn.content:
         return []
     is_machine = role in _MACHINE_ROLES and not turn.speaker
     speaker = turn.speaker or ("User" if role in _HUMAN_ROLES or role in _MACHINE_ROLES else turn.role.capitalize())

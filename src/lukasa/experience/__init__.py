@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from lukasa.core.body_shape import TIME, BodyShape, FixedList, MapOf, NumberBetween, OneOf
+from lukasa.core.choices import LESSON_SUBJECTS
 from lukasa.core.lazy_imports import lazy_attributes
 from lukasa.journal.gate import KindSpec
 
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
     from lukasa.experience.handoffs import Handoff, Handoffs
     from lukasa.experience.knowledge import Knowledge
     from lukasa.experience.ledgers import Ledger, Ledgers
+    from lukasa.experience.lessons import Lesson, LessonDraft, Lessons
     from lukasa.experience.metrics import TaskMetrics
     from lukasa.experience.skills import Skill, Skills
 
 __all__ = [
     "KINDS", "Briefing", "Consolidation", "ConsolidationResult", "Continuity", "Episode", "Episodes", "Handoff",
-    "Handoffs", "Knowledge", "Ledger", "Ledgers", "Skill", "Skills", "TaskMetrics",
+    "Handoffs", "Knowledge", "Ledger", "Ledgers", "Lesson", "LessonDraft", "Lessons", "Skill", "Skills", "TaskMetrics",
 ]  # fmt: skip
 
 _KNOWLEDGE = {
@@ -64,6 +66,9 @@ _SHAPES = {
         {"last_checkpoint": TIME, "tasks_completed": int, "current_task": (str, None), "state": dict, "context": dict},
         "last_checkpoint tasks_completed",
     ),
+    "lesson": BodyShape(
+        {**dict.fromkeys(("command", "failure"), str), "about": OneOf(LESSON_SUBJECTS), "sessions": [str], "files": [str]}, "about"
+    ),
     "pattern": BodyShape({**_KNOWLEDGE, "pattern": str}),
     "preference": BodyShape({"episode": str, "score": NumberBetween(-1, 1), "note": str}, "score"),
     "skill": BodyShape(
@@ -88,6 +93,7 @@ _RULES: dict[str, dict[str, Any]] = {
         "open_fields": frozenset({"status", "read_at", "accepted_at", "accepted_by", "completed_at", "result"}),
     },
     "ledger": {"agent_field": "id"},
+    "lesson": {"open_fields": frozenset({"sessions", "files"})},
     "skill": {"open_fields": frozenset({"successes", "failures"})},
 }
 KINDS = {kind: KindSpec(body=_SHAPES.get(kind), **_RULES.get(kind, {})) for kind in ("running", *_SHAPES)}
@@ -103,6 +109,7 @@ __getattr__ = lazy_attributes(
         **dict.fromkeys(("Handoff", "Handoffs"), "lukasa.experience.handoffs"),
         "Knowledge": "lukasa.experience.knowledge",
         **dict.fromkeys(("Ledger", "Ledgers"), "lukasa.experience.ledgers"),
+        **dict.fromkeys(("Lesson", "LessonDraft", "Lessons"), "lukasa.experience.lessons"),
         **dict.fromkeys(("Skill", "Skills"), "lukasa.experience.skills"),
         "TaskMetrics": "lukasa.experience.metrics",
     },

@@ -77,7 +77,7 @@ SHAPES: Mapping[str, str] = {
         "overrides overrides_from events adjusted:dict[str,float] interval:list[float] at"
     ),
     "Turn": (
-        "id timestamp:str|None role content token_count speaker?:str tool_calls?:list[dict[str,object]] tool_call_id?:str ..."
+        "id timestamp:str|None role content token_count speaker?:str tool_calls?:list[dict[str,object]] tool_call_id?:str is_unsaid?:bool ..."
     ),
     "VaultHit": "score memory superseded_by? contradicts?",
     "VaultMemory": (

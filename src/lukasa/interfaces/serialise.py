@@ -261,7 +261,12 @@ def _turn(turn: Turn) -> Json:
         "content": turn.content,
         "token_count": turn.tokens,
     }
-    optional = {"speaker": turn.speaker, "tool_calls": list(turn.tool_calls), "tool_call_id": turn.tool_call_id}
+    optional = {
+        "speaker": turn.speaker,
+        "tool_calls": list(turn.tool_calls),
+        "tool_call_id": turn.tool_call_id,
+        "is_unsaid": turn.is_unsaid,
+    }
     return required | {name: value for name, value in optional.items() if value} | dict(turn.extra)
 
 

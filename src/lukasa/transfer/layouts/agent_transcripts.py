@@ -166,14 +166,12 @@ def read_transcript(path: Path) -> Transcript:
         return parse_transcript(line for line in map(_parse_line, file) if isinstance(line, dict))
 
 
-def read_branch(path: Path, limit: int = 200_000) -> str:
-    """Return the branch that the end of a transcript names; empty if it names none."""
+def read_branch(path: Path, limit: int = 100_000) -> str:
+    """Return the branch that the beginning of a transcript names; empty if it names none."""
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - limit))
-        lines = file.read().splitlines()
-    for line in map(_parse_line, reversed(lines)):
-        if isinstance(line, dict) and isinstance(line.get("gitBranch"), str) and line["gitBranch"]:
-            return str(line["gitBranch"])
+        for line in map(_parse_line, file.read(limit).splitlines()):
+            if isinstance(line, dict) and (branch := _text(line.get("gitBranch"))):
+                return branch
     return ""
 
 

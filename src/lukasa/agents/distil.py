@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import PurePosixPath
 
 from lukasa.core.choices import LessonSubject
 from lukasa.text.lexicon import WORDS
@@ -18,6 +19,7 @@ from lukasa.transfer.layouts.agent_transcripts import Transcript
 MAX_LEARNINGS = 5
 _MAX_SENTENCE_LENGTH, _MIN_SENTENCE_LENGTH = 280, 30
 _MIN_WORTH = 2
+_MAX_ORDER_WORDS = 8
 _BULLETS = "*✅✓❌⚠️🎉-– `"
 _BLANKED = str.maketrans(".,()—:;", "       ")
 _MAX_ANSWERS, _MAX_ANSWER_LENGTH = 60, 30_000
@@ -88,12 +90,14 @@ def find_learnings(transcript: Transcript) -> list[Learning]:
     """Return the sentences of final answers that are most worth keeping, in their order."""
     scored: dict[str, tuple[float, int, Learning]] = {}
     answers = [each for each in transcript.exchanges if each.answer][-_MAX_ANSWERS:]
+    files = {PurePosixPath(file).name: file for file in transcript.files}
     for number, exchange in enumerate(answers):
         for heading, text in sentences_of(exchange.answer[:_MAX_ANSWER_LENGTH]):
             worth = score_learning(text)
             if worth >= _MIN_WORTH and text not in scored:
                 said = shorten(f"{heading}: {text}" if heading else text, _MAX_SENTENCE_LENGTH)
-                scored[text] = (worth, number, Learning(said, subject_of(text)))
+                named = tuple(file for name, file in files.items() if name in text)
+                scored[text] = (worth, number, Learning(said, subject_of(text), named))
     best = sorted(scored.values(), key=lambda entry: -entry[0])
     kept: list[tuple[float, int, Learning]] = []
     for entry in best:
@@ -124,6 +128,26 @@ def find_wishes(transcript: Transcript) -> list[Learning]:
             ):
                 wishes.append(Learning(text, "preference"))
     return wishes[:2]
+
+
+def find_places(transcript: Transcript) -> list[Learning]:
+    """Return where a file was edited that a short request names, such as the changelog: its headings."""
+    places = []
+    for exchange in transcript.exchanges:
+        words = set(exchange.request.lower().replace("@", " ").replace(".", " ").split())
+        if len(words) > _MAX_ORDER_WORDS:
+            continue
+        for call in exchange.calls:
+            stem = PurePosixPath(call.file).stem.lower()
+            old = call.fields.get("old_string")
+            if call.is_failed or stem not in words or not isinstance(old, str):
+                continue
+            headings = [f"`{line.strip()[:60]}`" for line in old.splitlines() if line.startswith("#")]
+            if headings:
+                text = f"`{PurePosixPath(call.file).name}` was edited under {', '.join(headings[:3])} (asked: {exchange.request[:60]})."
+                places.append(Learning(" ".join(text.split()), "place", (call.file,), stem))
+                break
+    return places[:2]
 
 
 def score_learning(text: str) -> float:

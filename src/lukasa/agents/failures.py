@@ -1,8 +1,8 @@
 """Failures that a session measured: tool calls that failed, and what ended them.
 
 A failure is known by its signature: the tool and, of a shell call, the command; of others, the first line of the error
-without quoted code. Its remedy is what worked next: a variant of the command, or, where an edit did not match, the
-indentation that the file has.
+without quoted code. Its remedy is what worked next: a variant of the command; where an edit did not match, the indentation
+that the file has; of a commit or a release, what the agent found to be the cause.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from lukasa.agents.distil import sentences_of
 from lukasa.transfer.layouts.agent_transcripts import ToolCall
 
 _SEPARATORS = re.compile(r"\s*(?:&&|\|\||;|\||\n)\s*")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _TELLING_STARTS = ("error", "fatal", "✗", "×", "e ", "failed", "fail ", "panic", "traceback")
+ORDERS = frozenset(["commit", "push", "release", "deploy", "merge", "rebase", "publish", "ship", "changelog", "pr"])
+"""Words of the requests and commands that end a piece of work."""
 _PLAIN_TOOLS = frozenset(
     {
         "cd",
@@ -135,17 +138,16 @@ def find_remedy(calls: Sequence[ToolCall], index: int) -> str:
     if not failed.command:
         return _explain_indentation(failed, [*calls[max(0, index - _MAX_LATER_CALLS) : index], *later])
     head = command_head(failed.command)
-    if not head:
-        return ""
     for call in later:
         other = command_head(call.command)
-        if call.is_failed or not other:
-            continue
-        if other == head:
-            return ""
-        if _is_variant(head, other):
+        if other and not call.is_failed and other != head and _is_variant(head, other):
             return f"`{head}` failed ({telling_line(failed.output)}); `{other}` works."
-    return ""
+        if other == head and not call.is_failed:
+            break
+    if ORDERS.isdisjoint(head.split()):
+        return ""  # a check that failed on the work itself
+    said = [text for _, text in sentences_of(failed.remark) if not text.lower().startswith("let me")][:2]
+    return f"`{head}` failed: {' '.join(said)}" if said else ""
 
 
 def _is_variant(head: str, other: str) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lukasa.agents.distil import SessionOutcome, describe_outcome, find_learnings, find_wishes
-from lukasa.agents.failures import find_failures
+from lukasa.agents.distil import SessionOutcome, describe_outcome, find_learnings, find_places, find_wishes
+from lukasa.agents.failures import ORDERS, find_failures
 from lukasa.config import find_nearest_store
 from lukasa.core.outcome import Refused
 from lukasa.core.record import Key
@@ -99,19 +99,14 @@ def keep_episode(
 
 def keep_lessons(memory: Memory, session: str, transcript: Transcript, episode: Key) -> None:
     """Add what a session learned: remedies of failures, a person's wishes, sentences of the final answers."""
-    drafts = [
-        LessonDraft(
-            failure.remedy or f"`{failure.command}` failed: {failure.error}",
-            "remedy" if failure.remedy else "note",
-            (failure.file,) if failure.file and not failure.remedy else (),
-            failure.command,
-            failure.signature,
-        )
-        for failure in find_failures(transcript.calls)
-        if failure.remedy or failure.command
-    ]
-    learnings = [*find_wishes(transcript), *find_learnings(transcript)]
-    drafts += [LessonDraft(learning.text, learning.about, learning.files) for learning in learnings]
+    drafts = []
+    for failure in find_failures(transcript.calls):
+        if failure.remedy:
+            is_order = not ORDERS.isdisjoint(failure.command.split())
+            key = "" if is_order else failure.signature  # a commit fails for several reasons
+            drafts.append(LessonDraft(failure.remedy, "remedy", (), failure.command, key))
+    learnings = [*find_wishes(transcript), *find_places(transcript), *find_learnings(transcript)]
+    drafts += [LessonDraft(learning.text, learning.about, learning.files, learning.command) for learning in learnings]
     if drafts:
         memory.lessons.extend(
             drafts[:_MAX_LESSONS], session=session, source=episode, scope=project_or_shared(memory)

@@ -154,7 +154,12 @@ class Lessons(CallerService):
         text = lesson.text
         if known is not None and not (lesson.failure and lesson.about == "remedy"):
             text, body["about"] = known.text, known.about or lesson.about
-        labels = [f"about={body['about']}", *(f"file={file.rpartition('/')[2]}"[:200] for file in files)]
+        first = body["sessions"][0] if body["sessions"] else ""
+        labels = [
+            f"about={body['about']}",
+            *([f"task={first}"] if first else ()),
+            *(f"file={file.rpartition('/')[2]}"[:200] for file in files),
+        ]
         if command:
             labels.append(f"command={command}"[:200])
         identity = lesson.failure or " ".join(sorted(distinct_words(lesson.text)))
@@ -183,6 +188,18 @@ class Lessons(CallerService):
         with self._journal.snapshot() as reader:
             records = reader.read(Query(kinds=(LESSON,), labels=labels, newest_first=True, limit=_MAX_COMPARED))
         return sorted(map(Lesson, records), key=lambda lesson: -lesson.count)[:limit]
+
+    def of_session(self, session: str) -> Sequence[Lesson]:
+        """List the lessons that were first drawn from a session.
+
+        Args:
+            session: The id of the session.
+
+        Example:
+            memory.lessons.add("Run `make lint` before a commit.", session="s1")
+            memory.lessons.of_session("s1")
+        """
+        return [*map(Lesson, self._journal.read(Query(kinds=(LESSON,), labels=(f"task={session}",))))]
 
     def delete(self, id: str, *, scope: str | None = None) -> Outcome:
         """Delete a lesson; its history stays.

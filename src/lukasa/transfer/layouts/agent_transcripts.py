@@ -75,6 +75,8 @@ class ToolCall:
     fields: Mapping[str, Any]
     output: str = ""
     is_failed: bool = False
+    remark: str = ""
+    """What the agent said next, before another call."""
 
     @property
     def target(self) -> str:
@@ -301,6 +303,8 @@ class _TranscriptBuilder:
         if not self.exchanges:
             self.exchanges.append(Exchange("", time))
         exchange = self.exchanges[-1]
+        if said and exchange.calls and not exchange.calls[-1].remark:
+            exchange.calls[-1].remark = said
         made = []
         for block in calls:
             fields = block.get("input")

@@ -255,6 +255,8 @@ OPERATIONS: tuple[Operation, ...] = (
               help="Record the progress of an agent. What is left out stays as it is.", example="ledger checkpoint eng-001 --current-task task-042 --completed 1"),
     Operation("metrics.dashboard", "reads", "GET /v1/metrics/dashboard", "metrics dashboard", help="Show how tasks went in the last days: success, time, retries and rewards.",
               example="metrics dashboard --days 30"),
+    Operation("metrics.gain", "reads", "GET /v1/metrics/gain", "gain", help="Show what agents were shown of the memory, what they used of it, and how sessions went with and without it.",
+              example="gain --since 7d"),
     Operation("metrics.efficiency", "reads", "GET /v1/metrics/efficiency", "metrics efficiency", answer="tasks", columns="task, seconds:g, agents, attempts, retries, succeeded", sentence="No tasks in these days.",
               help="Show time and attempts of each task.", example="metrics efficiency --days 30"),
     Operation("metrics.rewards", "reads", "GET /v1/metrics/rewards", "metrics rewards", answer="rewards", columns="episode, task, outcome:.2f, efficiency:.2f, preference:.2f, total:.2f", sentence="No episodes in these days.",

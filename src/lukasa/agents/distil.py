@@ -212,6 +212,11 @@ def first_sentence(text: str) -> str:
     return " ".join(text.split())
 
 
+def end_sentence(text: str) -> str:
+    """Return a text that ends with a mark."""
+    return text if text.endswith((".", "!", "?", "…", ":")) else f"{text}."
+
+
 def shorten(text: str, limit: int) -> str:
     """Return a text of at most so many characters; a longer one ends at a word with an ellipsis."""
     line = " ".join(text.split())
@@ -230,7 +235,7 @@ def _lead_of(answer: str) -> str:
     for heading, text in sentences_of(answer[:4_000]):
         sentence = f"{heading}: {text}" if heading else text
         if len(text) >= 20 and not text.endswith(("?", ":")) and not text.lower().startswith(_ASKING_STARTS):
-            said.append(sentence)
+            said.append(end_sentence(sentence))
         if len(said) == 2 or sum(map(len, said)) > 200:
             break
     return " ".join(said)

@@ -52,6 +52,7 @@ _PLAIN_TOOLS = frozenset(
     }
 )
 """Programs whose failure says that something was not there, not how the project works."""
+_ACTING_TOOLS = frozenset({"rm", "mv", "cp", "mkdir", "kill", "pkill", "chmod"})
 _READ_NUMBER = re.compile(r"(?m)^ *\d+→")
 _MAX_LATER_CALLS = 40
 _MAX_LINE_LENGTH = 120
@@ -138,16 +139,32 @@ def find_remedy(calls: Sequence[ToolCall], index: int) -> str:
     if not failed.command:
         return _explain_indentation(failed, [*calls[max(0, index - _MAX_LATER_CALLS) : index], *later])
     head = command_head(failed.command)
+    between: list[ToolCall] = []
     for call in later:
         other = command_head(call.command)
         if other and not call.is_failed and other != head and _is_variant(head, other):
             return f"`{head}` failed ({telling_line(failed.output)}); `{other}` works."
         if other == head and not call.is_failed:
             break
-    if ORDERS.isdisjoint(head.split()):
+        between.append(call)
+    else:
+        return ""  # nothing is known to have ended it
+    if ORDERS.isdisjoint(head.split()) or not _is_of_surroundings(calls[:index], between):
         return ""  # a check that failed on the work itself
     said = [text for _, text in sentences_of(failed.remark) if not text.lower().startswith("let me")][:2]
     return f"`{head}` failed: {' '.join(said)}" if said else ""
+
+
+def _is_of_surroundings(before: Sequence[ToolCall], between: Sequence[ToolCall]) -> bool:
+    """Return whether a failure was ended by a command or in files that the session had not changed, not by mending its work."""
+    own = {file for call in before for file in call.changed_files}
+    for call in between:
+        if any(file not in own for file in call.changed_files):
+            return True
+        words = [word for part in _SEPARATORS.split(call.command) for word in part.split()[:1]]
+        if not call.is_failed and not _ACTING_TOOLS.isdisjoint(words):
+            return True
+    return False
 
 
 def _is_variant(head: str, other: str) -> bool:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lukasa.agents.distil import first_sentence, shorten
+from lukasa.agents.distil import end_sentence, first_sentence, shorten
 from lukasa.agents.failures import ORDERS, command_head
 from lukasa.core.freshness import describe_age
 from lukasa.core.record import Key, Record
@@ -196,19 +196,18 @@ def describe(memory: Memory, record: Record, asked: frozenset[str]) -> str:
         if lesson.about != "remedy" or not lesson.failure
     ]
     learned.sort(key=lambda text: -len(asked & distinct_words(text)))
-    parts = [describe_episode(episode), *learned[:_MAX_LEARNED]]
-    return " ".join(parts)
+    return " ".join(map(end_sentence, [describe_episode(episode), *learned[:_MAX_LEARNED]]))
 
 
 def describe_episode(episode: Episode) -> str:
     """Say what a session was asked, what it did and what it left open."""
     context = episode.context
-    parts = [str(context.get("goal", "")).rstrip(".") + "."]
+    parts = [end_sentence(str(context.get("goal", "")))]
     if branch := context.get("branch"):
-        parts[0] = f"Last on {branch}: {parts[0]}"
+        parts[0] = f"On {branch}: {parts[0]}"
     for name in ("done", "open"):
         if value := context.get(name):
-            parts.append(f"{name.capitalize()}: {value}")
+            parts.append(end_sentence(f"{name.capitalize()}: {value}"))
     return " ".join(parts)
 
 

@@ -61,6 +61,10 @@ _SHAPES = {
         },
         "from_agent to_agent timestamp context",
     ),
+    "injection": BodyShape(
+        {**dict.fromkeys(("event", "session", "prompt"), str), "notes": [str], "tokens": int, "held_out": bool, "used": [str]},
+        "event session notes tokens",
+    ),
     "learning": BodyShape(dict.fromkeys(("date", "error", "message", "learning"), str) | {"episodes": [str]}),
     "ledger": BodyShape(
         {"last_checkpoint": TIME, "tasks_completed": int, "current_task": (str, None), "state": dict, "context": dict},
@@ -92,6 +96,7 @@ _RULES: dict[str, dict[str, Any]] = {
         "agent_field": "from_agent",
         "open_fields": frozenset({"status", "read_at", "accepted_at", "accepted_by", "completed_at", "result"}),
     },
+    "injection": {"is_statement": False},
     "ledger": {"agent_field": "id"},
     "lesson": {"open_fields": frozenset({"sessions", "files"})},
     "skill": {"open_fields": frozenset({"successes", "failures"})},

@@ -231,6 +231,13 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("skills.get", "reads", "GET /v1/skills/{id}", "skill show", help="Print the Markdown of a skill.", example="skill show api-implementation"),
     Operation("skills.delete", "deletes", "DELETE /v1/skills/{id}", "skill delete", sentence="Deleted {given[id]}.", example="skill delete api-implementation"),
     Operation("skills.record_use", "writes", "POST /v1/skills/{id}/uses", "skill record-use", help="Record that a skill was used, and whether it worked.", example="skill record-use api-implementation --success"),
+    # Lessons
+    Operation("lessons.list", "reads", "GET /v1/lessons", "lesson list", answer="lessons", columns="id, sessions=count, about, seen=last_seen, command, text", sentence="No lessons.",
+              help="List what sessions of agents learned, the lessons of most sessions first.", example="lesson list --about remedy"),
+    Operation("lessons.add", "writes", "POST /v1/lessons", "lesson add", sentence="Stored {id}.", help="Add a lesson in one sentence. A lesson that is known is counted.",
+              example='lesson add "Run `make lint` before a commit." --about convention --command "git commit"'),
+    Operation("lessons.of_session", "reads", "GET /v1/sessions/{session}/lessons", answer="lessons"),
+    Operation("lessons.delete", "deletes", "DELETE /v1/lessons/{id}", "lesson delete", sentence="Deleted {given[id]}.", example="lesson delete a84fa7436603"),
     # Handoffs, ledgers, metrics
     Operation("handoffs.inbox", "reads", "GET /v1/handoffs", "handoff inbox", answer="handoffs", columns="id, from=from_agent, to=to_agent, status, handed over=timestamp, what was done=what_was_done", sentence="The inbox is empty.",
               help="List the handoffs that wait for an agent, the oldest first.", example="handoff inbox --agent qa-001"),

@@ -62,7 +62,7 @@ _SHAPES = {
         "from_agent to_agent timestamp context",
     ),
     "injection": BodyShape(
-        {**dict.fromkeys(("event", "session", "prompt"), str), "notes": [str], "tokens": int, "held_out": bool, "used": [str]},
+        {**dict.fromkeys(("event", "session", "prompt"), str), "notes": [FixedList(str, str, str)], "tokens": int, "held_out": bool, "used": [str]},
         "event session notes tokens",
     ),
     "learning": BodyShape(dict.fromkeys(("date", "error", "message", "learning"), str) | {"episodes": [str]}),

@@ -61,10 +61,23 @@ class MemoryGain:
 
 
 def injection_draft(
-    event: str, session: str, keys: Sequence[Key], tokens: int, *, scope: str, prompt: str = "", is_held_out: bool = False
+    event: str,
+    session: str,
+    keys: Sequence[Key],
+    tokens: int,
+    *,
+    scope: str,
+    prompt: str = "",
+    is_held_out: bool = False,
 ) -> Draft:
     """Draft the record of a block that an agent was shown, or would have been."""
-    body = {"event": event, "session": session, "notes": [str(key) for key in keys], "tokens": tokens, "prompt": prompt}
+    body = {
+        "event": event,
+        "session": session,
+        "notes": [[key.scope, key.kind, key.id] for key in keys],
+        "tokens": tokens,
+        "prompt": prompt,
+    }
     body |= {"held_out": True} if is_held_out else {}
     return Draft(INJECTION, body=body, scope=scope, origin="tool", labels=(f"task={session}",))
 
@@ -74,14 +87,14 @@ def compute_gain(reader: Reader, since: datetime) -> MemoryGain:
     records = reader.read(Query(kinds=(INJECTION,), since=since, newest_first=True, limit=_MAX_READ))
     shown = [record for record in records if not record.body.get("held_out")]
     avoided = repeated = corrected = 0
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[Key, str]] = set()
     for record in shown:
         for name in record.body["notes"]:
             session = record.body["session"]
-            if (name, session) in seen:
+            if (key := Key(*name), session) in seen:
                 continue
-            seen.add((name, session))
-            note = reader.get(Key.parse(name))
+            seen.add((key, session))
+            note = reader.get(key)
             corrected += note is None or (note.seq > record.seq and note.origin != "tool")
             if note is not None and note.kind == LESSON and note.body.get("failure"):
                 is_repeated = session in note.body.get("sessions", ())

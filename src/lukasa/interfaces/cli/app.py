@@ -234,6 +234,7 @@ GROUPS = {
         "Store and link patterns, anti-patterns and facts.", "knowledge list", "knowledge.list_ knowledge.graph"
     ),
     "skill": Group("Store instructions for recurring tasks, as Markdown.", "skill list", "skill.check skill.sync"),
+    "lesson": Group("Show and keep what sessions of agents learned.", "lesson list"),
     "handoff": Group("Pass unfinished work from one agent to another.", "handoff inbox"),
     "ledger": Group("Record and show the progress of agents.", "ledger list"),
     "metrics": Group("Show how tasks went: success, time, retries and rewards.", "metrics dashboard"),

@@ -83,8 +83,8 @@ def connect(url: str, token: str = "", *, timeout: float = 30.0, retries: int = 
         retries: How often a call is repeated where that is safe.
 
     Example:
-        with lukasa.connect(url, token) as memory:
-            memory.remember("We deploy on Tuesdays.")
+        with lukasa.connect(url, token) as remote:
+            remote.remember("We deploy on Tuesdays.")
     """
     return RemoteMemory(ApiConnection(url, token or hub_token(), timeout, retries))
 

@@ -152,7 +152,11 @@ class Answer:
     __slots__ = ()
 
     def unwrap(self) -> Self:
-        """Return the answer itself; a refusal raises ``NotAccepted`` here."""
+        """Return the answer itself; a refusal raises ``NotAccepted`` here.
+
+        Example:
+            memory.episodes.start("Fix the login page").unwrap().finish()
+        """
         return self
 
 

@@ -109,7 +109,8 @@ class Skills(CallerService):
 
         Example:
             memory.skills.add("# Deploy\n\n## Steps\n\n1. Run the migrations\n", id="deploy")
-            memory.skills.get("deploy").title
+            skill = memory.skills.get("deploy")
+            print(skill.title if skill else "no such skill")
         """
         record = read_by_id(self._journal, SKILL, id, scope)
         return None if record is None else Skill(record)

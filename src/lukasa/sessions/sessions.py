@@ -409,7 +409,7 @@ class Sessions(CallerService):
         """
         _, files = self._records_and_files(session_id, scope)
         if not files.list_files():
-            return Refused("not_found", f"The session {session_id[:80]!r} has no files to back up; save a checkpoint.")
+            return Refused("not_found", f"The session {session_id[:80]!r} has no files to back up. Save a checkpoint.")
         archives = Archives(open_file_store(target), files.backup_name, self._clock, self._new_id, alone=alone)
         return files.back_up(archives, secret=secret, keep=keep)
 

@@ -58,7 +58,8 @@ def test_an_update_needs_the_version_that_if_match_names(ada: TestClient) -> Non
     updated = ada.patch(f"/v1/memories/{id}", json=change, headers={"If-Match": first.headers["etag"]})
     assert (updated.status_code, updated.headers["etag"]) == (200, '"v2"')
     late = ada.patch(f"/v1/memories/{id}", json={"text": "We deploy on Fridays."}, headers={"If-Match": '"v1"'})
-    assert (late.status_code, late.json()["details"]) == (412, {"expected": 1, "found": 2})
+    details = {"key": {"scope": "shared", "kind": "memory", "id": id}, "expected": 1, "found": 2}
+    assert (late.status_code, late.json()["details"]) == (412, details)
     texts = [version["text"] for version in ada.get(f"/v1/memories/{id}/history").json()["versions"]]
     assert texts == ["We deploy on Tuesdays.", "We deploy on Thursdays from now on."]
 

@@ -23,7 +23,7 @@ _MAX_ORDER_WORDS = 8
 _BULLETS = "*✅✓❌⚠️🎉-– `"
 _BLANKED = str.maketrans(".,()—:;", "       ")
 _MAX_ANSWERS, _MAX_ANSWER_LENGTH = 60, 30_000
-_NAME = re.compile(r"`[^`\n]{2,80}`|\b\w+(?:[./_]\w+)+\b|\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w+|--[a-z][\w-]+")
+THING_NAME = re.compile(r"`[^`\n]{2,80}`|\b\w+(?:[./_]\w+)+\b|\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w+|--[a-z][\w-]+")
 """The name of a thing: code, a path, a word in camel or snake case, an option."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜ`*\"(])")
 _LIST_MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6})\s+")
@@ -155,7 +155,7 @@ def score_learning(text: str) -> float:
     if not _MIN_SENTENCE_LENGTH <= len(text) <= 2 * _MAX_SENTENCE_LENGTH or text.endswith(("?", ":")) or "|" in text:
         return 0
     start = f"{text.lower().lstrip(_BULLETS)} "
-    names = {name.strip("`").lower() for name in _NAME.findall(text)}
+    names = {name.strip("`").lower() for name in THING_NAME.findall(text)}
     padded = f" {text.lower().translate(_BLANKED)} "
     reasons = sum(phrase in padded for phrase in _phrases("agent_reasons"))
     worth = min(len(names), 3) + min(reasons, 2)

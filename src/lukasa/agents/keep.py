@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lukasa.agents.distil import SessionOutcome, describe_outcome, find_learnings, find_places, find_wishes
+from lukasa.agents.distil import THING_NAME, SessionOutcome, describe_outcome, find_learnings, find_places, find_wishes
 from lukasa.agents.failures import ORDERS, find_failures
 from lukasa.config import find_nearest_store
 from lukasa.core.outcome import Refused
-from lukasa.core.record import Key
+from lukasa.core.record import Key, draft_from
 from lukasa.core.scope import SHARED
 from lukasa.experience.episodes import EPISODE
+from lukasa.experience.gain import INJECTION
 from lukasa.experience.lessons import LessonDraft
 from lukasa.memory import Memory
 from lukasa.own_stores import is_noted
+from lukasa.storage.engine import Query
 from lukasa.transfer.layouts.agent_transcripts import Transcript, TranscriptTurn
 
 _CHUNK_SIZE = 100
@@ -30,7 +32,9 @@ def project_or_shared(memory: Memory) -> str:
     return memory.journal.reach.project or SHARED
 
 
-def keep_session(memory: Memory, session: str, transcript: Transcript, folder: str, *, is_ended: bool) -> None:
+def keep_session(
+    memory: Memory, session: str, transcript: Transcript, folder: str, path: str, *, is_ended: bool
+) -> None:
     """Keep the turns, the episode and the ledger of a session, and its lessons once it has ended."""
     keep_turns(memory, session, transcript.turns)
     if not transcript.goal:
@@ -39,7 +43,8 @@ def keep_session(memory: Memory, session: str, transcript: Transcript, folder: s
     episode = keep_episode(memory, session, transcript, outcome, is_ended=is_ended)
     if is_ended:
         keep_lessons(memory, session, transcript, episode)
-    keep_ledger(memory, session, transcript, folder, is_ended=is_ended)
+        mark_used_notes(memory, session, transcript)
+    keep_ledger(memory, session, transcript, folder, path, is_ended=is_ended)
     keep_continuity(memory, folder, outcome.asked)
 
 
@@ -113,14 +118,31 @@ def keep_lessons(memory: Memory, session: str, transcript: Transcript, episode: 
         ).unwrap_all()
 
 
-def keep_ledger(memory: Memory, session: str, transcript: Transcript, folder: str, *, is_ended: bool) -> None:
+def mark_used_notes(memory: Memory, session: str, transcript: Transcript) -> None:
+    """Note in the records of what a session was shown which notes it used: it named a thing that only the note had named."""
+    asked = " ".join(exchange.request for exchange in transcript.exchanges)
+    done = " ".join([*(each.answer for each in transcript.exchanges), *(call.target for call in transcript.calls)])
+    for record in memory.journal.read(Query(kinds=(INJECTION,), labels=(f"task={session}",))):
+        used = []
+        for key in record.body["notes"]:
+            note = memory.journal.get(Key(*key))
+            names = {name.strip("`") for name in THING_NAME.findall(note.text)} if note is not None else set()
+            if any(name in done and name not in asked for name in names):
+                used.append(str(Key(*key)))
+        if used and not record.body.get("held_out"):
+            memory.journal.append(draft_from(record, body={**record.body, "used": used}, expected=record.version))
+
+
+def keep_ledger(
+    memory: Memory, session: str, transcript: Transcript, folder: str, path: str, *, is_ended: bool
+) -> None:
     """Write the current task and its state to the agent's ledger."""
     if not memory.journal.author:
         return
     scope = project_or_shared(memory)
     ledger = memory.ledgers.get(scope=scope)
     is_counted = ledger is not None and ledger.state.get("ended") == session
-    state = {"session": session, "folder": folder, "status": "ended" if is_ended else "waiting"}
+    state = {"session": session, "folder": folder, "transcript": path, "status": "ended" if is_ended else "waiting"}
     if is_ended:
         state["ended"] = session
     memory.ledgers.checkpoint(

@@ -115,7 +115,18 @@ class Lessons(CallerService):
     def extend(
         self, lessons: Iterable[LessonDraft], *, session: str = "", source: Key | None = None, scope: str = SHARED
     ) -> Outcome:
-        """Add several lessons of one session, derived from its episode."""
+        """Add several lessons of one session, derived from its episode.
+
+        Args:
+            lessons: The lessons.
+            session: The session that they were drawn from; each session counts once.
+            source: The episode that they are derived from, and erased with.
+            scope: The scope to write to.
+
+        Example:
+            from lukasa.experience import LessonDraft
+            memory.lessons.extend([LessonDraft("Run `make lint` before a commit.")], session="s1")
+        """
         drafts = list(lessons)
 
         def build_drafts(reader: Reader) -> Sequence[Draft]:

@@ -59,6 +59,7 @@ SHAPES: Mapping[str, str] = {
         "score relevance trust record superseded_by?:Supersession supersedes?:list[Supersession] "
         "contradicts?:Supersession orders?:str signals?:dict[str,RankingSignal] repeats?:int crowded?:bool"
     ),
+    "Lesson": "id:str text:str count:int about:str sessions:list[str] last_seen:str files?:list[str] command?:str failure?:str",
     "RecallResult": (
         "hits nothing_relevant unindexed embedder note left_out? dropped?:list[RecallHit] block?:dict[str,object]"
     ),

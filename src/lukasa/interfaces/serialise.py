@@ -21,7 +21,7 @@ from lukasa.core.record import Key, Record
 
 if TYPE_CHECKING:
     from lukasa.context import Turn
-    from lukasa.experience import Briefing, Handoff, Skill
+    from lukasa.experience import Briefing, Handoff, Lesson, Skill
     from lukasa.journal import ImportReceipt
     from lukasa.recall.recall import RecallHit, RecallResult
     from lukasa.storage.archive import Manifest
@@ -278,6 +278,11 @@ def _knowledge_item(item: Any) -> Json:
 @_encodes("Handoff")
 def _handoff(handoff: Handoff) -> Json:
     return handoff.as_json() | {"status": handoff.status}
+
+
+@_encodes("Lesson")
+def _lesson(lesson: Lesson) -> Json:
+    return lesson.as_json()
 
 
 @_encodes("Skill")

@@ -28,12 +28,19 @@ SERVER_NAME = "lukasa"
 HOOK_EVENTS: Mapping[str, str] = {
     "SessionStart": "session-start",
     "UserPromptSubmit": "user-prompt-submit",
+    "PreToolUse": "pre-tool-use",
+    "SubagentStart": "subagent-start",
     "PreCompact": "pre-compact",
     "Stop": "stop",
+    "SubagentStop": "subagent-stop",
     "SessionEnd": "session-end",
 }
-CODEX_HOOK_EVENTS = {event: name for event, name in HOOK_EVENTS.items() if event != "SessionEnd"}
-"""Codex has the same hooks, but for the end of a session."""
+CODEX_HOOK_EVENTS = {
+    event: name for event, name in HOOK_EVENTS.items() if event not in ("SessionEnd", "SubagentStart", "SubagentStop")
+}
+"""Codex has the same hooks, but for those of subagents and for the end of a session."""
+TOOL_MATCHER = "Bash|Edit|MultiEdit|Write|NotebookEdit|Task|Agent"
+"""The tools that the memory is asked about before they run."""
 _HOOK_TIMEOUT_SECONDS = 5
 _INDENT = re.compile(r'^([ \t]+)"', re.MULTILINE)
 
@@ -147,7 +154,7 @@ def update_hooks(text: str | None, command: str | None, events: Mapping[str, str
         groups = [group for group in groups if group is not None]
         if command is not None:
             hook = {"type": "command", "command": f"{command} hook {argument}", "timeout": _HOOK_TIMEOUT_SECONDS}
-            groups.append({"hooks": [hook]})
+            groups.append({"matcher": TOOL_MATCHER, "hooks": [hook]} if event == "PreToolUse" else {"hooks": [hook]})
         if groups:
             hooks[event] = groups
         else:

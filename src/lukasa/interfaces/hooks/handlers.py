@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lukasa.agents.keep import keep_session, keep_turns
+from lukasa.agents.keep import keep_session, keep_turns, project_or_shared
 from lukasa.agents.speak import Block, Shown, Speaker, read_head
-from lukasa.config import read_profile
+from lukasa.config import held_out_share, read_profile
 from lukasa.core.canonical_json import decode, encode
-from lukasa.errors import InvalidInput, LukasaError
+from lukasa.errors import InvalidInput, LukasaError, NotAllowed, StoreBusy
+from lukasa.experience.consolidation.jobs import defer_upkeep
+from lukasa.experience.gain import injection_draft
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.journal.gate import PiiHandling
 from lukasa.memory import Memory
-from lukasa.transfer.layouts.agent_transcripts import read_branch, read_transcript
+from lukasa.transfer.layouts.agent_transcripts import OWN_TOOL_PREFIX, read_branch, read_transcript
 from lukasa.vault import VaultSettings
 
 RESUME_TOKENS = 2_000
 """The token budget of a conversation that goes on after a compaction."""
 _WRITE_TIMEOUT = 5.0
 _MAX_SESSIONS = 200
+_MAX_JOBS = 2
+_MIN_CALLS_OF_WORK = 8
+_REMEMBERING_TOOLS = frozenset({f"{OWN_TOOL_PREFIX}remember", f"{OWN_TOOL_PREFIX}record_episode"})
+_LEFT_AFTER_SECONDS = 600
+"""Seconds after its last line that a session counts as left when another one starts."""
+REMEMBER_REQUEST = (
+    "Lukasa: if this session found something that a later session needs (a convention, a decision, what ended an error, "
+    "where something is), store up to five notes of one sentence with the tool `remember`. If not, just stop."
+)
+"""What the agent is asked once per session; it costs one more answer of the model."""
 _PII_DEFAULTS: Mapping[str, PiiHandling] = dict.fromkeys(("turn", "episode", "fact", "lesson"), "redact")
 
 
@@ -69,16 +83,45 @@ class HookHandlers:
             "pre-tool-use": ("PreToolUse", self._at_tool),
             "subagent-start": ("SubagentStart", self._at_subagent),
         }[event]
-        shown = self._shown_to(_text_field(fields, "session_id"))
+        session = _text_field(fields, "session_id")
+        shown = self._shown_to(session)
         try:
-            block = build_block(self._stores.for_request(None), fields, shown)
+            memory = self._stores.for_request(None)
+            block = build_block(memory, fields, shown)
+            is_held_out = bool(block.keys) and is_in_share(session, held_out_share())
         except LukasaError as error:
             self._stores.close_if_broken(error)
-            raise
+            if event != "session-start" or isinstance(error, StoreBusy | NotAllowed):
+                raise
+            said = f"Lukasa: the memory cannot be used ({error}) Run `lukasa doctor`."
+            return HookAnswer(_encode_context(name, " ".join(said.split())[:400]))
         if not block.text:
             return HookAnswer(b"")
-        answer = encode({"hookSpecificOutput": {"hookEventName": name, "additionalContext": block.text}})
-        return HookAnswer(answer, lambda: shown.keys.update(block.keys))
+
+        def note_delivery() -> None:
+            shown.keys.update(block.keys)
+            if block.keys:
+                draft = injection_draft(
+                    event, session, block.keys, block.tokens, scope=project_or_shared(memory), is_held_out=is_held_out
+                )
+                memory.journal.append(draft)
+
+        return HookAnswer(b"" if is_held_out else _encode_context(name, block.text), note_delivery)
+
+    def ask_to_remember(self, payload: bytes) -> HookAnswer:
+        """Ask the agent once, when it stops after real work and remembered nothing, to note what a later session needs."""
+        fields = _parse_payload(payload)
+        session, path = _text_field(fields, "session_id"), Path(_text_field(fields, "transcript_path"))
+        shown = self._shown_to(session)
+        if fields.get("stop_hook_active") or shown.was_asked or not self._stores.store_exists() or not path.is_file():
+            return HookAnswer(b"")
+        transcript = read_transcript(path)
+        names = {call.name for call in transcript.calls}
+        has_worked = len(transcript.calls) >= _MIN_CALLS_OF_WORK and transcript.files and transcript.is_finished
+        if not has_worked or names & _REMEMBERING_TOOLS or REMEMBER_REQUEST in path.read_text("utf-8", "replace"):
+            return HookAnswer(b"")
+        shown.was_asked = True
+        return HookAnswer(encode({"decision": "block", "reason": REMEMBER_REQUEST}))
 
     def _at_start(self, memory: Memory, fields: Mapping[str, Any], shown: Shown) -> Block:
         session = _text_field(fields, "session_id")
@@ -102,9 +145,12 @@ class HookHandlers:
 
     def _at_prompt(self, memory: Memory, fields: Mapping[str, Any], shown: Shown) -> Block:
         start = Block() if shown.has_started else self._start_block(memory, fields, shown)
-        if start.text:  # the session started before the daemon was ready
-            return start
-        return self._speaker.at_prompt(memory, _text_field(fields, "prompt"), _text_field(fields, "session_id"), shown)
+        told = replace(
+            shown, keys={*shown.keys, *start.keys}
+        )  # the session may have started before the daemon was ready
+        block = self._speaker.at_prompt(memory, _text_field(fields, "prompt"), _text_field(fields, "session_id"), told)
+        text = "\n\n".join(part for part in (start.text, block.text) if part)
+        return Block(text, (*start.keys, *block.keys), start.tokens + block.tokens)
 
     def _at_tool(self, memory: Memory, fields: Mapping[str, Any], shown: Shown) -> Block:
         given = fields.get("tool_input")
@@ -127,20 +173,53 @@ class HookHandlers:
     def process_event(self, event: str, payload: bytes) -> None:
         """Keep what a transcript says of a session. Repeating an event changes nothing."""
         fields = _parse_payload(payload)
+        try:
+            memory = self._stores.for_request(None)
+            if event == "session-left":
+                self._end_left_session(memory, fields)
+            else:
+                self._keep(memory, fields, event)
+        except LukasaError as error:
+            self._stores.close_if_broken(error)
+            raise
+
+    def _keep(self, memory: Memory, fields: Mapping[str, Any], event: str) -> None:
         session, path = _text_field(fields, "session_id"), _text_field(fields, "transcript_path")
         if not session or not path or not Path(path).is_file():
             return
         transcript = read_transcript(Path(path))
-        try:
-            memory = self._stores.for_request(None)
-            if event == "pre-compact":
-                keep_turns(memory, session, transcript.turns)
-            else:
-                folder = _text_field(fields, "cwd")
-                keep_session(memory, session, transcript, folder, is_ended=event == "session-end")
-        except LukasaError as error:
-            self._stores.close_if_broken(error)
-            raise
+        if event in ("pre-compact", "subagent-stop"):
+            keep_turns(memory, session, transcript.turns)
+            return
+        is_ended = event == "session-end"
+        keep_session(memory, session, transcript, _text_field(fields, "cwd"), path, is_ended=is_ended)
+        if is_ended:
+            defer_upkeep(memory)
+
+    def _end_left_session(self, memory: Memory, fields: Mapping[str, Any]) -> None:
+        """End the agent's last session when another one starts: some programs do not say that a session ended."""
+        ledger = memory.ledgers.get(scope=project_or_shared(memory)) if memory.journal.author else None
+        state = {} if ledger is None else ledger.state
+        session, path = state.get("session"), Path(str(state.get("transcript", "")))
+        if state.get("status") != "waiting" or not isinstance(session, str) or not path.is_file():
+            return
+        if session != fields.get("session_id") and time.time() - path.stat().st_mtime > _LEFT_AFTER_SECONDS:
+            left = {"session_id": session, "transcript_path": str(path), "cwd": str(state.get("folder", ""))}
+            self._keep(memory, left, "session-end")
+
+    def run_jobs(self) -> None:
+        """Run the waiting jobs of upkeep, a few at a time."""
+        if self._stores.store_exists():
+            self._stores.for_request(None).jobs.run_waiting(_MAX_JOBS)
+
+
+def is_in_share(session: str, share: float) -> bool:
+    """Return whether a session is one of a random share of all; the same session always is or never is."""
+    return int.from_bytes(hashlib.sha256(session.encode()).digest()[:4], "big") < share * 2**32
+
+
+def _encode_context(event: str, text: str) -> bytes:
+    return encode({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}})
 
 
 def _parse_payload(payload: bytes) -> Mapping[str, Any]:

@@ -26,7 +26,7 @@ import lukasa
 from lukasa import Draft, Key, Link, Refused
 from lukasa.errors import LukasaError
 from lukasa.storage.engine import Query
-from lukasa.storage.sqlite.head import HeadWriter, read_head
+from lukasa.storage.sqlite.writer import HeadWriter, read_head
 from support.faulty_disk import FaultyDisk
 from support.narrow import present
 

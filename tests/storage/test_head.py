@@ -14,7 +14,7 @@ import lukasa
 from lukasa import Key
 from lukasa.core.scope import SYSTEM
 from lukasa.storage.engine import LOSS, Query
-from lukasa.storage.sqlite.head import head_path, read_head
+from lukasa.storage.sqlite.writer import head_path, read_head
 from support.narrow import present
 
 pytestmark = pytest.mark.requirement("LOG-5", "LOG-9")

@@ -19,8 +19,8 @@ import pytest
 import lukasa.storage.sqlite
 from lukasa.errors import StoreDamaged, StoreError, StoreForeign, StoreNewer
 from lukasa.storage.sqlite import SqliteEngine, store_file
-from lukasa.storage.sqlite.append import insert_rows
 from lukasa.storage.sqlite.sql import SQL
+from lukasa.storage.sqlite.writer import insert_rows
 from lukasa.testing.contract.base import list_ids, write_note
 
 _SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"

@@ -75,6 +75,19 @@ def test_each_store_gets_what_it_lacks(open_memory):
     assert (again.pulled, again.pushed, again.holds) == (0, 0, True)
 
 
+def test_a_page_that_ends_at_the_newest_entry_is_the_last(open_memory):
+    laptop, hub = open_memory(), open_memory()
+    for number in range(6):
+        write(hub, f"n-{number}", f"from the hub: {number}")
+    peer, pulled = JournalPeer(hub.journal), []
+    pull = peer.pull
+    peer.pull = lambda after, pair=None: pulled.append(after) or pull(after, pair)
+    assert sync_logs(laptop.journal, peer).pulled == 6
+    assert pulled == [0, 3]
+    assert sync_logs(laptop.journal, peer).pulled == 0
+    assert pulled == [0, 3, 6]
+
+
 @pytest.mark.requirement("DOO-8")
 def test_a_conflict_is_kept_in_both_stores_and_the_hub_wins(open_memory):
     laptop, hub = open_memory(), open_memory()

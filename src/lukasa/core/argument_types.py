@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
 from itertools import zip_longest
-from types import FrameType, FunctionType, NoneType, UnionType
+from types import FunctionType, NoneType, UnionType
 from typing import IO, Any, BinaryIO, ForwardRef, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from lukasa.errors import InvalidInput
@@ -66,8 +66,11 @@ def check_arguments(target: Target) -> Target:
     @wraps(function)
     def checked(*arguments: Any, **options: Any) -> Any:
         nonlocal signature
-        if _is_called_by_service(inspect.currentframe()):
-            return function(*arguments, **options)
+        caller = getattr(inspect.currentframe(), "f_back", None)  # a name for its own frame would keep it alive
+        if caller is not None and not caller.f_code.co_flags & inspect.CO_VARKEYWORDS:
+            names = caller.f_globals
+            if names.get("__name__") in _services or names.get("__package__") in _services:
+                return function(*arguments, **options)
         if signature is None:
             signature = _read_signature(function)
         if misfit := _find_misfit(signature, arguments, options):
@@ -78,15 +81,6 @@ def check_arguments(target: Target) -> Target:
         return function(*arguments, **options)
 
     return checked  # type: ignore[return-value]  # the wrapper has the signature of the function
-
-
-def _is_called_by_service(frame: FrameType | None) -> bool:
-    """Tell whether a service made a call, and does not just hand on keywords of any name."""
-    caller = frame and frame.f_back
-    if caller is None or caller.f_code.co_flags & inspect.CO_VARKEYWORDS:
-        return False
-    names = caller.f_globals
-    return names.get("__name__") in _services or names.get("__package__") in _services
 
 
 def build_check(function: FunctionType, called: str) -> Callable[[Sequence[Any], Mapping[str, Any]], None]:

@@ -64,7 +64,9 @@ class SortableIds:
         if not self._begin <= now < self._end:
             milliseconds = to_microseconds(now) // 1000
             self._time_prefix = f"{milliseconds:012x}"
-            self._begin, self._end = (from_microseconds(1000 * limit) for limit in (milliseconds, milliseconds + 1))
+            self._begin, self._end = (
+                _EPOCH + timedelta(milliseconds=limit) for limit in (milliseconds, milliseconds + 1)
+            )
         return f"{self._time_prefix}{next(self._counter) & 0xFFFFFF:06x}{self._suffix}"
 
 
@@ -77,10 +79,6 @@ def to_microseconds(moment: datetime) -> int:
     """Return the microseconds since 1970 as an exact integer."""
     since = moment - _EPOCH  # a division of two periods takes twice as long
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def from_microseconds(value: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=value)
 
 
 def to_iso(moment: datetime) -> str:

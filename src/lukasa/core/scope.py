@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lukasa.core.names import LOWER, is_plain_name
-from lukasa.core.text_cache import cache_texts
 from lukasa.errors import InvalidInput
 
 SHARED = "shared"
@@ -46,11 +45,8 @@ def check_agent_name(name: str) -> None:
 
 def poses_as_another(name: str) -> bool:
     """Tell whether a name is the store's own or claims the role of its owner, so that no record may have it as its author."""
-    return len(name) <= _MAX_NAME_LENGTH and _poses(name)  # the gate refuses a longer one
-
-
-@cache_texts(1_000)
-def _poses(name: str) -> bool:
+    if len(name) > _MAX_NAME_LENGTH:  # the gate refuses it
+        return False
     return name in RESERVED_NAMES or _plain_name(name) in RESERVED_NAMES | POSING_NAMES
 
 

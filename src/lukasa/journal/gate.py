@@ -17,7 +17,7 @@ from lukasa.core.body_shape import BodyShape
 from lukasa.core.canonical_json import SURROGATES, TOO_LONG_FAULT, find_json_fault
 from lukasa.core.clock import from_iso
 from lukasa.core.outcome import Refused
-from lukasa.core.record import NO_BODY, Draft, Key, Link, Record, ValidatedDraft, encode_draft, encode_drafts
+from lukasa.core.record import NO_BODY, Draft, Key, Link, Record, ValidatedDraft, encode_draft
 from lukasa.errors import InvalidInput
 from lukasa.storage.engine import IMPORT, QUARANTINE, RESERVED_KINDS, SET_ASIDE
 
@@ -70,7 +70,7 @@ def _check_text(text: Any, limits: RecordLimits) -> Refused | None:
 def _check_body(body: Any, limits: RecordLimits) -> Refused | None:
     if body.__class__ is not dict:
         return Refused("bad_json", f"The body must be a JSON object, not {type(body).__name__}.")
-    if (fault := find_json_fault(body, max_characters=limits.record_bytes)) is not None:
+    if body and (fault := find_json_fault(body, max_characters=limits.record_bytes)) is not None:
         code = "too_large" if fault == TOO_LONG_FAULT else "bad_json"
         return Refused(code, f"The body cannot be stored: {fault}")
     return None
@@ -306,7 +306,7 @@ class Gate:
             validated = [answer for answer in answers if not isinstance(answer, Refused)]
         else:
             try:
-                validated = encode_drafts(drafts, [draft.id or new_id() for draft in drafts], author)
+                validated = [encode_draft(draft, draft.id or new_id(), author) for draft in drafts]
             except InvalidInput:
                 return None
         if len(validated) < len(drafts) or max(len(each.content) for each in validated) > spec.limits.record_bytes:

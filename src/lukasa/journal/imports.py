@@ -7,10 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lukasa.core.outcome import Refused
-from lukasa.core.record import Draft, Record, ValidatedDraft, digest_of, draft_from, entry_bytes, parse_entry
+from lukasa.core.record import (
+    Draft,
+    Record,
+    ValidatedDraft,
+    digest_of,
+    draft_from,
+    encode_draft,
+    encode_entries,
+    parse_entry,
+)
 from lukasa.core.scope import SYSTEM
 from lukasa.journal.gate import Gate
 from lukasa.storage.engine import IMPORT
+
+_NOT_CANONICAL = "the line is not in canonical form"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +43,35 @@ def import_draft(author: str, source: str, digests: Sequence[bytes]) -> Draft:
     return Draft(IMPORT, body=body, scope=SYSTEM, origin="import")
 
 
-def validate_entry(gate: Gate, entry: bytes, digest: bytes) -> tuple[Record, ValidatedDraft] | str:
-    """Return the record of an entry and its draft that passed the gate, or why the entry is refused."""
-    if digest_of(entry) != digest:
-        return "the line does not match its digest"
-    try:
-        record = parse_entry(entry, 0, digest)
-        validated = gate.validate(draft_from(record), allow_reserved=True, allow_misfit=True)
-        if isinstance(validated, Refused):
-            return validated.reason
-        if not record.id:
-            return "the id is empty"
-        if record.version.__class__ is not int or not 0 < record.version < 2**31 or entry_bytes(record) != entry:
-            return "the line is not in canonical form"
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        return f"not a line of a log ({error})"
-    return record, validated
+def validate_entries(gate: Gate, lines: Sequence[tuple[bytes, bytes]]) -> list[ValidatedDraft | str]:
+    """Return the draft of each entry that passed the gate, or why the entry is refused; entries come with their digests."""
+    answers, records, contents = list[ValidatedDraft | str](), list[Record](), list[bytes]()
+    for entry, digest in lines:
+        answer: ValidatedDraft | str = _NOT_CANONICAL
+        try:
+            if digest_of(entry) != digest:
+                answer = "the line does not match its digest"
+            else:
+                record = parse_entry(entry, 0, digest)
+                draft = draft_from(record)
+                validated = gate.validate(draft, allow_reserved=True, allow_misfit=True)
+                if isinstance(validated, Refused):
+                    answer = validated.reason
+                elif not record.id:
+                    answer = "the id is empty"
+                elif record.version.__class__ is int and 0 < record.version < 2**31:
+                    is_whole = validated.draft is draft  # else personal data was redacted
+                    contents.append(validated.content if is_whole else encode_draft(draft).content)
+                    records.append(record)
+                    answer = validated
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            answer = f"not a line of a log ({error})"
+        answers.append(answer)
+    entries = iter(encode_entries(records, contents))
+    return [
+        answer if isinstance(answer, str) or next(entries) == entry else _NOT_CANONICAL
+        for answer, (entry, _) in zip(answers, lines, strict=True)
+    ]
 
 
 def shorten_digest(digest: bytes) -> int:

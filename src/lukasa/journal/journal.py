@@ -19,7 +19,7 @@ from lukasa.core.record import Draft, Key, Record, ValidatedDraft, draft_from
 from lukasa.core.scope import FULL_REACH, SYSTEM, may_set_rule
 from lukasa.errors import InvalidInput, NotAllowed, StoreDamaged
 from lukasa.journal.erasure import DeleteFiles, ErasureReceipt, choose_erased, receipt_body
-from lukasa.journal.imports import ImportReceipt, import_draft, shorten_digest, validate_entry
+from lukasa.journal.imports import ImportReceipt, import_draft, shorten_digest, validate_entries
 from lukasa.journal.log_access import QUARANTINE_QUERY, LogAccess
 from lukasa.journal.repair import build_tombstones, is_intact, set_aside_draft
 from lukasa.journal.undo import UndoResult, plan_undo, without_reverts
@@ -39,8 +39,11 @@ from lukasa.storage.engine import (
     Reader,
     ReplayResult,
     VerifyReport,
+    split_into_chunks,
 )
 from lukasa.storage.integrity import describe_loss, name_entry
+
+_REPLAY_CHUNK = 1000
 
 
 @check_arguments
@@ -163,7 +166,10 @@ class Journal(LogAccess):
             raise InvalidInput("Nothing to erase was named.", hint="Name a record or a subject.")
         chosen: list[Key | Record] = []
         files: list[str] = []
-        salt, receipt_id = self._erasure_salt(), self._new_id()
+        receipt_id = self._new_id()
+        # All receipts of a store share a salt, so that one hash tells whether a key was erased.
+        earlier = next(self.read(Query(kinds=(ERASURE,), scopes=(SYSTEM,), limit=1)), None)
+        salt = earlier.body["salt"] if earlier is not None else self._new_id()
 
         def choose(reader: Reader) -> Sequence[Key | Record]:
             chosen[:] = choose_erased(reader, keys, subject, exact)
@@ -368,30 +374,20 @@ class Journal(LogAccess):
             same_log: The entries are a copy or a backup of the whole store.
             source: The name of the file or the server that the entries come from.
         """
-        refusals: dict[int, ReplayResult] = {}
-        limit = None if self.reach.unlimited else self._refuse_in_quarantine()
-
-        def accepted_entries() -> Iterator[tuple[bytes, bytes]]:
-            for index, (entry, digest) in enumerate(lines):
-                refused = limit or self._check_entry(entry, digest, same_log=same_log)
-                if refused is None:
-                    yield entry, digest
-                else:
-                    refusals[index] = refused
-
-        index = 0
+        barred = None if self.reach.unlimited else self._refuse_in_quarantine()
         receipt = (
             None
             if same_log and self.reach.unlimited
             else lambda digests: self._validate_own(import_draft(self.author, source, digests))
         )
-        for result in self._engine.replay(self.reach, accepted_entries(), receipt):
-            while index in refusals:
-                yield refusals.pop(index)
-                index += 1
-            yield result
-            index += 1
-        yield from (refusals[index] for index in sorted(refusals))
+        chunk = None
+        for chunk in split_into_chunks(lines, _REPLAY_CHUNK):
+            refusals = [barred] * len(chunk) if barred else self._check_entries(chunk, same_log=same_log)
+            accepted = [line for line, refused in zip(chunk, refusals, strict=True) if refused is None]
+            results = iter(list(self._engine.replay(self.reach, accepted, receipt)))
+            yield from [next(results) if refused is None else refused for refused in refusals]
+        if chunk is None:
+            yield from self._engine.replay(self.reach, ())  # which refuses a caller that may not import at all
 
     def find_imports(self, records: Sequence[Record]) -> dict[bytes, ImportReceipt]:
         """Return who imported these versions, by their digests. Versions that were written here are left out.
@@ -419,24 +415,24 @@ class Journal(LogAccess):
             return ReplayResult("refused", f"{self.author!r} is in quarantine; only the owner imports what it wrote")
         return None
 
-    def _check_entry(self, entry: bytes, digest: bytes, *, same_log: bool) -> ReplayResult | None:
-        """Return why an entry of another log is refused, or ``None``."""
-        answer = validate_entry(self._gate, entry, digest)
-        if isinstance(answer, str):
-            return ReplayResult("refused", answer)
-        record, validated = answer
-        if not self.reach.unlimited and self.author != record.author:
-            author = repr(record.author)[:80] if record.author else "the owner"
-            return ReplayResult("refused", f"{author} wrote it; only the owner imports what others wrote")
-        if not (self.reach.unlimited and same_log) and (barred := self._check_imported(validated)) is not None:
-            return ReplayResult("refused", barred.reason)
-        return None
+    def _check_entries(self, lines: Sequence[tuple[bytes, bytes]], *, same_log: bool) -> list[ReplayResult | None]:
+        """Return why each entry of another log is refused, or ``None``."""
+        answers: list[ReplayResult | None] = []
+        for found in validate_entries(self._gate, lines):
+            reason = found if isinstance(found, str) else None
+            if not isinstance(found, str) and not (same_log and self._rules is None):
+                draft = found.draft
+                refused = self._check_author(draft, "service") if self._rules is None else self._check_imported(draft)
+                reason = None if refused is None else refused.reason
+            answers.append(None if reason is None else ReplayResult("refused", reason))
+        return answers
 
-    def _check_imported(self, entry: ValidatedDraft) -> Refused | None:
-        """Refuse an entry that its caller may not bring."""
-        draft = entry.draft
-        if self._rules is None:
-            return self._check_author(draft, "service")
+    def _check_imported(self, draft: Draft) -> Refused | None:
+        """Refuse an entry that a limited caller may not bring."""
+        assert self._rules is not None
+        if self.author != draft.author:
+            author = repr(draft.author)[:80] if draft.author else "the owner"
+            return Refused("not_allowed", f"{author} wrote it; only the owner imports what others wrote")
         if draft.kind in RESERVED_KINDS:
             return Refused("reserved_kind", f"Only the owner of the store imports records of kind {draft.kind!r}.")
         if (refused := self._check_rule(draft)) is not None:
@@ -447,11 +443,6 @@ class Journal(LogAccess):
             return refused
         with self._open_reader() as reader:
             return self._rules.check_target(reader, draft, "import")
-
-    def _erasure_salt(self) -> str:
-        """Return the salt that all receipts of a store share, so that one hash tells whether a key was erased."""
-        earlier = next(self.read(Query(kinds=(ERASURE,), scopes=(SYSTEM,), limit=1)), None)
-        return earlier.body["salt"] if earlier is not None else self._new_id()
 
 
 def _hash_author(author: str) -> str:

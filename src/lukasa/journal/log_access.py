@@ -52,30 +52,23 @@ ConditionalDrafts = Callable[[Reader], "Sequence[Draft] | Refused"]
 class JournalSnapshot:
     """A snapshot for the readers of a journal, which learns of the damaged records that they find."""
 
-    __slots__ = ("_damaged", "_find_fault", "_reader", "_skips_damaged", "_snapshot")
+    __slots__ = ("_journal", "_reader", "_single_query", "_snapshot")
 
-    def __init__(
-        self,
-        snapshot: AbstractContextManager[Reader],
-        damaged: set[int],
-        find_fault: Callable[[Record], str | None] | None,
-        *,
-        skips_damaged: bool,
-    ) -> None:
-        self._snapshot = snapshot
-        self._damaged = damaged
-        self._find_fault = find_fault
-        self._skips_damaged = skips_damaged
+    def __init__(self, journal: LogAccess, *, single_query: bool) -> None:
+        self._journal = journal
+        self._single_query = single_query
 
     def __enter__(self) -> Reader:
+        journal = self._journal
+        self._snapshot = journal._engine.snapshot(journal.reach, single_query=self._single_query)
         reader = self._reader = self._snapshot.__enter__()
-        reader.find_fault, reader.skips_damaged = self._find_fault, self._skips_damaged
+        reader.find_fault, reader.skips_damaged = journal._find_fault, journal._skips_damaged
         return reader
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        self._damaged |= self._reader.damaged
+        self._journal.damaged |= self._reader.damaged
         return self._snapshot.__exit__(kind, error, trace)
 
 
@@ -482,8 +475,7 @@ class LogAccess:
         return self._open_reader()
 
     def _open_reader(self, *, single_query: bool = False) -> JournalSnapshot:
-        snapshot = self._engine.snapshot(self.reach, single_query=single_query)
-        return JournalSnapshot(snapshot, self.damaged, self._find_fault, skips_damaged=self._skips_damaged)
+        return JournalSnapshot(self, single_query=single_query)
 
     def get(self, key: Key, *, as_of: Time | int | None = None, version: int | None = None) -> Record | None:
         """Return the current record, the one as of a time or position, or one version of it.

@@ -69,12 +69,8 @@ def is_over_budget(state: SessionState, budget: Budget) -> bool:
 
 def plan_pruning(state: SessionState, now: datetime, budget: Budget = Budget()) -> PruningPlan:  # noqa: B008 - frozen
     """Plan the four steps: settled predictions, old signals, reasoning on inactive markets, old metrics."""
-    plans = (
-        _prune_predictions(state, now, budget),
-        _prune_signals(state, now, budget),
-        _prune_reasoning(state, budget),
-        _prune_metrics(state, now, budget),
-    )
+    steps = (_prune_predictions, _prune_signals, _prune_reasoning, _prune_metrics)
+    plans = [step(state, now, budget) for step in steps]
     return PruningPlan(
         tuple(change for plan in plans for change in plan.changes),
         tuple(removed for plan in plans for removed in plan.leaving if removed.items),
@@ -137,7 +133,7 @@ def _prune_signals(state: SessionState, now: datetime, budget: Budget) -> Prunin
     return PruningPlan(changes, (RemovedItems("signal_history", removed, reason),))
 
 
-def _prune_reasoning(state: SessionState, budget: Budget) -> PruningPlan:
+def _prune_reasoning(state: SessionState, _: datetime, budget: Budget) -> PruningPlan:
     """Remove reasoning on markets without an active prediction; of the rest keep the hundred analysed last."""
     cache = state["reasoning_cache"]
     active_markets = {

@@ -316,9 +316,9 @@ class SessionRecords:
             block -= 1
         return found + changes[:limit]
 
-    def read_records(self, kind: str, limit: int | None = None) -> list[Record]:
-        """Return the session's newest records of a kind, oldest first."""
-        query = Query(kinds=(kind,), scopes=(self.scope,), labels=self._labels, newest_first=True, limit=limit)
+    def read_records(self, kind: str) -> list[Record]:
+        """Return the session's records of a kind, oldest first."""
+        query = Query(kinds=(kind,), scopes=(self.scope,), labels=self._labels, newest_first=True)
         return list(self._journal.read(query))[::-1]
 
 

@@ -5,84 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from struct import iter_unpack
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused, RepeatedRequest
-from lukasa.core.record import Record, ValidatedDraft, digest_of, encode_draft, entry_suffix, parse_entry
-from lukasa.core.scope import Reach
-from lukasa.storage.engine import (
-    QUARANTINE,
-    VERSION_TAKEN,
-    ConditionalBatch,
-    DamagedEntry,
-    Engine,
-    Reader,
-    ReplayResult,
+from lukasa.core.record import (
+    CHECKSUM_MASK,
+    Record,
+    ValidatedDraft,
+    checksum,
+    digest_of,
+    encode_draft,
+    entry_suffix,
+    parse_entry,
 )
-from lukasa.storage.integrity import CHECKSUM_MASK, DigestSum, ErasedKeys, Fingerprint, ScopeAndKind, checksum
+from lukasa.core.scope import Reach
+from lukasa.storage.engine import VERSION_TAKEN, ConditionalBatch, DamagedEntry, Engine, Reader, ReplayResult
+from lukasa.storage.integrity import DigestSum, ErasedKeys, Fingerprint, ScopeAndKind
 
-RowT = TypeVar("RowT", bound=tuple[Any, ...])
 KeyTuple = tuple[str, str, str]
 VersionTuple = tuple[str, str, str, int]
 
 KEY_REUSED = Refused("key_reused", "This idempotency key was used for something else; make a new one.")
 
 
-class LazyRecords(Sequence[Record], Generic[RowT]):
-    """The records just written, parsed only when they are read. A row begins with the position of its record."""
-
-    def __init__(self, rows: Sequence[RowT], parse_row: Callable[[RowT], Record]) -> None:
-        self._rows = rows
-        self._parse_row = parse_row
-
-    @property
-    def seqs(self) -> list[int]:
-        """The positions of the records in the log."""
-        return [row[0] for row in self._rows]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self._parse_row(row) for row in self._rows[index]]
-        return self._parse_row(self._rows[index])
-
-    def __iter__(self) -> Iterator[Record]:
-        return map(self._parse_row, self._rows)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} records>"
-
-
 def refuse_closed_scope(scope: str) -> Refused:
     return Refused("scope_closed", f"This caller may not write to the scope {scope!r}.")
-
-
-def find_single_insert(
-    reach: Reach, batch: Sequence[ValidatedDraft], near_duplicate_kinds: frozenset[str], *, of_any_key: bool = False
-) -> ValidatedDraft | None:
-    """Return the draft of a batch that is one new record without near-duplicate keys, else None.
-
-    Unless ``of_any_key`` is true its id is a generated one, and it has neither labels nor links. Otherwise the engine has to
-    look whether there is a record of the key already.
-
-    That is by far the most common write, and the engines have a fast path for it.
-    """
-    if len(batch) != 1:
-        return None
-    sealed = batch[0]
-    draft = sealed.draft
-    if draft.deleted or draft.expected:
-        return None
-    if not of_any_key and (draft.links or draft.labels or not sealed.has_new_id):
-        return None
-    if sealed.kind == QUARANTINE or sealed.kind in near_duplicate_kinds:
-        return None
-    return sealed if reach.writes(sealed.scope) else None
 
 
 def hash_idempotency_key(reach: Reach, key: str) -> str:
@@ -211,7 +161,7 @@ class TallyChanges:
         change = self.changes_for(scope, kind)
         change[0] += live
         change[1] += 1
-        change[2] += int.from_bytes(digest[:8]) & CHECKSUM_MASK
+        change[2] += checksum(digest)
 
     def add_versions(self, scope: str, kind: str, digests: Sequence[bytes]) -> None:
         """Add many versions, each of a new record."""
@@ -262,22 +212,25 @@ class TallyChanges:
         ]
 
 
-def parse_replayed_entries(reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[Record | str, bytes]]:
+def parse_replayed_entries(reach: Reach, lines: Iterable[tuple[bytes, bytes]]) -> list[tuple[Record | str, bytes]]:
     """Parse entries of another log, given with their digests; a string is the reason why an entry is refused."""
+    parsed: list[tuple[Record | str, bytes]] = []
     for entry, digest in lines:
-        if digest_of(entry) != digest:
-            yield "the line does not match its digest", entry
-            continue
-        record = parse_entry(entry, 0, digest)
-        is_open = reach.writes(record.scope)
-        yield record if is_open else f"the scope {record.scope!r} is closed to this caller", entry
+        record: Record | str = "the line does not match its digest"
+        if digest_of(entry) == digest:
+            record = parse_entry(entry, 0, digest)
+            if reach.writable is not None and record.scope not in reach.writable:
+                record = f"the scope {record.scope!r} is closed to this caller"
+        parsed.append((record, entry))
+    return parsed
 
 
 class Replay(ABC):
     """Adds entries of another log to this one, in one transaction."""
 
     def __init__(self, erasure_receipts: Iterable[str]) -> None:
-        self._erased_keys = ErasedKeys(erasure_receipts)
+        receipts = list(erasure_receipts)
+        self._erased_keys = ErasedKeys(receipts) if receipts else None
         self._added: dict[VersionTuple, bytes] = {}
 
     @abstractmethod
@@ -295,19 +248,20 @@ class Replay(ABC):
 
     def run(self, entries: Iterable[tuple[Record | str, bytes]]) -> list[ReplayResult]:
         """Add parsed entries; a string is the reason why that entry is refused."""
-        return [self._replay(record, entry) for record, entry in entries]
-
-    def _replay(self, record: Record | str, entry: bytes) -> ReplayResult:
-        if isinstance(record, str):
-            return ReplayResult("refused", record)
-        version = (record.scope, record.kind, record.id, record.version)
-        known = self._added.get(version) or self.find_digest(version)
-        if known is not None:
-            if known == record.digest:
-                return ReplayResult("present")
-            return ReplayResult("refused", VERSION_TAKEN)
-        if record in self._erased_keys:
-            return ReplayResult("refused", "this record was erased here")
-        self._added[version] = record.digest
-        self.add_record(record, entry)
-        return ReplayResult("added")
+        results = []
+        for record, entry in entries:
+            if isinstance(record, str):
+                results.append(ReplayResult("refused", record))
+                continue
+            version = (record.scope, record.kind, record.id, record.version)
+            known = self._added.get(version) or self.find_digest(version)
+            if known is not None:
+                is_same = known == record.digest
+                results.append(ReplayResult("present") if is_same else ReplayResult("refused", VERSION_TAKEN))
+            elif self._erased_keys is not None and record in self._erased_keys:
+                results.append(ReplayResult("refused", "this record was erased here"))
+            else:
+                self._added[version] = record.digest
+                self.add_record(record, entry)
+                results.append(ReplayResult("added"))
+        return results

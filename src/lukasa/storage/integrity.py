@@ -9,21 +9,15 @@ from typing import Any, Self
 
 from lukasa.core import canonical_json
 from lukasa.core.clock import from_iso, to_microseconds
-from lukasa.core.record import Record, digest_of, parse_entry
+from lukasa.core.record import CHECKSUM_MASK, Record, digest_of, parse_entry
 from lukasa.errors import LukasaError
 from lukasa.storage.engine import DamagedEntry, FindFault, Finding, hash_erased_key
 
 END_OF_LOG = "end of the log"
 """The place at which acknowledged entries can be missing without a trace in the log itself."""
-CHECKSUM_MASK = (1 << 62) - 1
 _HASH_MODULUS = 1 << 256
 
 ScopeAndKind = tuple[str, str]
-
-
-def checksum(digest: bytes) -> int:
-    """Return the share of a digest in the 62-bit checksum that an engine stores per scope and kind."""
-    return int.from_bytes(digest[:8]) & CHECKSUM_MASK
 
 
 def describe_loss(after: int, until: int) -> Finding:
@@ -48,7 +42,7 @@ class DigestSum:
         """Count one version."""
         self.versions += 1
         self._total += int.from_bytes(digest)
-        self._checksum += checksum(digest)
+        self._checksum += int.from_bytes(digest[:8])
 
     @property
     def hash(self) -> str:

@@ -48,19 +48,12 @@ class ActiveQuarantines:
         self._backend = backend
         self._starts: dict[str, int | None] = {}
 
-    def _quarantine_start(self, author: str) -> int | None:
+    def start_of(self, author: str) -> int | None:
+        """Return since when an author is in quarantine, which hides what it writes; ``None`` if it is not."""
         if author not in self._starts:
             rows = self._backend.fetch_rows("quarantine_start", author)
             self._starts[author] = rows[0][0] if rows else None
         return self._starts[author]
-
-    def is_active(self, author: str) -> bool:
-        """Tell whether an author is in quarantine, which hides what it writes from now on."""
-        return self._quarantine_start(author) is not None
-
-    def may_hide(self, author: str, links: Iterable[Link]) -> bool:
-        """Return whether a quarantine could hide a new version, without reading what it was derived from."""
-        return self._quarantine_start(author) is not None or any(link.relation == DERIVED_FROM for link in links)
 
     def find_hiding_authors(
         self, scope: str, author: str, links: Iterable[Link], at: int, *, before: int = _NO_POSITION_LIMIT
@@ -72,7 +65,7 @@ class ActiveQuarantines:
         if scope == SYSTEM:
             return frozenset()
         authors: set[str] = set()
-        since = self._quarantine_start(author)
+        since = self.start_of(author)
         if since is not None and at >= since:
             authors.add(author)
         for link in links:
@@ -86,7 +79,7 @@ class ActiveQuarantines:
 def note_quarantine(backend: QuarantineBackend, batch: Iterable[ValidatedDraft]) -> dict[str, Any]:
     """Return the details of a write by an author in quarantine; its records are hidden at once."""
     quarantines = ActiveQuarantines(backend)
-    return {QUARANTINE: {}} if any(quarantines.is_active(sealed.author) for sealed in batch) else {}
+    return {QUARANTINE: {}} if any(quarantines.start_of(sealed.author) is not None for sealed in batch) else {}
 
 
 def apply_quarantine(backend: QuarantineBackend, body: Mapping[str, Any], position: int) -> None:

@@ -6,13 +6,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lukasa.core import canonical_json
 from lukasa.core.clock import Time, to_as_of, to_microseconds, to_utc
-from lukasa.core.record import Key, Record, copy_record, parse_entry
+from lukasa.core.record import Key, Record, copy_record, parse_entry, require_digest
 from lukasa.core.scope import Reach
 from lukasa.core.text_cache import BoundedCache
 from lukasa.errors import StoreDamaged
@@ -22,6 +21,7 @@ from lukasa.storage.parsed_records import ParsedRecords
 from lukasa.text.terms import strip_particle, whole_words_pattern
 
 T = TypeVar("T")
+RowT = TypeVar("RowT", bound=tuple[Any, ...])
 
 _MAX_ENTRY_BYTES = 1_000_000
 _MAX_ENTRY = 20_000
@@ -85,7 +85,7 @@ def build_conditions(dialect: Dialect, reach: Reach, query: Query) -> tuple[list
         if limit is not None:
             value = clamp_int64(limit) if isinstance(limit, int) else to_microseconds(to_utc(limit))
             require(f"log.{column} {operator} {dialect.placeholder}", (value,))
-    if (point := to_as_of(query.as_of)) is not None:
+    if query.as_of is not None and (point := to_as_of(query.as_of)) is not None:
         bound, as_of = ("seq", clamp_int64(point)) if isinstance(point, int) else ("at", to_microseconds(point))
         require(f"log.{bound} <= {dialect.placeholder}", (as_of,))
         if not hidden:
@@ -116,40 +116,83 @@ class EntryCache(BoundedCache[int, KnownEntry]):
 
         ``keep`` is false where the caller keeps the record itself.
         """
-        seq, entry, digest = row[0], row[1], row[2]
-        try:
-            known = self.get(seq)
-            if known is None or known[0] != entry or known[1] != digest:
-                self._check(seq, entry, digest, keep=keep)
-                return parse_entry(entry, seq, digest)
-            _, _, record, body = known
-            if record is None:
-                record = parse_entry(entry, seq, digest)
-                if not _SCALARS.issuperset(map(type, record.body.values())):
-                    body = canonical_json.encode(record.body)
-                self.keep(seq, (entry, digest, record, body), _ENTRY_BYTES + len(entry))
-            return copy_record(record, {**record.body} if body is None else canonical_json.parse(body))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StoreDamaged(
-                f"The record at position {seq} cannot be read.", hint="Run `lukasa verify` to see what is damaged."
-            ) from error
+        (found,) = self.parse_all((row,), keep=keep)
+        if isinstance(found, StoreDamaged):
+            raise found
+        return found
+
+    def parse_all(self, rows: Iterable[Sequence[Any]], *, keep: bool = True) -> list[Record | StoreDamaged]:
+        """Parse rows as ``parse`` does, and return the error of a damaged one in its place."""
+        found: list[Record | StoreDamaged] = []
+        kept: list[tuple[int, KnownEntry]] = []
+        for row in rows:
+            seq, entry, digest = row[0], row[1], row[2]
+            try:
+                known = self.get(seq)
+                if known is None or known[0] != entry or known[1] != digest:
+                    require_digest(entry, digest)
+                    record = parse_entry(entry, seq, digest)
+                    if keep and len(entry) <= _MAX_ENTRY:
+                        kept.append((seq, (entry, digest, None, None)))
+                else:
+                    _, _, parsed, body = known
+                    if parsed is None:
+                        parsed = parse_entry(entry, seq, digest)
+                        if not _SCALARS.issuperset(map(type, parsed.body.values())):
+                            body = canonical_json.encode(parsed.body)
+                        kept.append((seq, (entry, digest, parsed, body)))
+                    record = copy_record(parsed, {**parsed.body} if body is None else canonical_json.parse(body))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                damage = StoreDamaged(
+                    f"The record at position {seq} cannot be read.", hint="Run `lukasa verify` to see what is damaged."
+                )
+                damage.__cause__ = error
+                found.append(damage)
+            else:
+                found.append(record)
+        for seq, known in kept:
+            self.keep(seq, known, _ENTRY_BYTES + len(known[0]))
+        return found
 
     def parse_text(self, row: Sequence[Any], *, keep: bool = True) -> str:
         """Parse the text of a row such as ``parse`` takes; raise ``ValueError`` or a similar error if it is damaged."""
         seq, entry, digest = row[0], row[1], row[2]
         known = self.get(seq)
         if known is None or known[0] != entry or known[1] != digest:
-            self._check(seq, entry, digest, keep=keep)
+            require_digest(entry, digest)
+            if keep and len(entry) <= _MAX_ENTRY:
+                self.keep(seq, (entry, digest, None, None), _ENTRY_BYTES + len(entry))
         elif known[2] is not None:
             return known[2].text
         text: str = canonical_json.parse(entry).get("text", "")
         return text
 
-    def _check(self, seq: int, entry: bytes | str, digest: bytes, *, keep: bool) -> None:
-        if sha256(entry.encode() if isinstance(entry, str) else entry).digest() != digest:
-            raise ValueError("the entry does not match its digest")
-        if keep and len(entry) <= _MAX_ENTRY:
-            self.keep(seq, (entry, digest, None, None), _ENTRY_BYTES + len(entry))
+
+class LazyRecords(Sequence[Record], Generic[RowT]):
+    """The records just written, parsed only when they are read. A row begins with the position of its record."""
+
+    def __init__(self, rows: Sequence[RowT], parse_row: Callable[[RowT], Record]) -> None:
+        self._rows = rows
+        self._parse_row = parse_row
+
+    @property
+    def seqs(self) -> list[int]:
+        """The positions of the records in the log."""
+        return [row[0] for row in self._rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self._parse_row(row) for row in self._rows[index]]
+        return self._parse_row(self._rows[index])
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self._parse_row, self._rows)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records>"
 
 
 class StoreReader(ABC):
@@ -186,7 +229,7 @@ class StoreReader(ABC):
         if query.limit is not None and query.limit <= 0:
             return []
         rows = self._select_rows(query)
-        records = list(self._parse_rows(rows))
+        records = self._parse_rows(rows)
         if query.limit is not None and len(records) < len(rows) == query.limit:  # others take the place of damaged ones
             rest = replace(query, limit=query.limit - len(records))
             edge = rows[-1][0]
@@ -225,26 +268,22 @@ class StoreReader(ABC):
     def _match_nearest(self, model: str, vector: Sequence[float], query: Query) -> list[Match]:
         """Find records by vector, as ``match_vector``; damaged ones take places of the limit."""
 
-    def _parse_rows(self, rows: Iterable[Sequence[Any]], *, keep: bool = True) -> Iterator[Record]:
+    def _parse_rows(self, rows: Iterable[Sequence[Any]], *, keep: bool = True) -> list[Record]:
         """Parse rows of position, entry and digest; damaged ones and those with a fault are left out and counted."""
-        find_fault, parse = self.find_fault, self._entries.parse
-        for row in rows:
-            try:
-                record = parse(row, keep=keep)
-            except StoreDamaged:
+        given, find_fault, records = list(rows), self.find_fault, []
+        for row, found in zip(given, self._entries.parse_all(given, keep=keep), strict=True):
+            if isinstance(found, StoreDamaged) or (find_fault is not None and find_fault(found) is not None):
                 self.damaged.add(row[0])
-                continue
-            if find_fault is None or find_fault(record) is None:
-                yield record
             else:
-                self.damaged.add(row[0])
+                records.append(found)
+        return records
 
-    def _parse_texts(self, rows: Iterable[Sequence[Any]], *, keep: bool = True) -> Iterator[tuple[int, str]]:
+    def _parse_texts(self, rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, str]]:
         """Parse the texts of rows like those of ``_parse_rows``."""
         parse_text = self._entries.parse_text
         for row in rows:
             try:
-                text = parse_text(row, keep=keep)
+                text = parse_text(row)
             except (ValueError, TypeError, AttributeError):
                 self.damaged.add(row[0])
             else:
@@ -277,7 +316,7 @@ class StoreReader(ABC):
 
     def history(self, key: Key, *, hidden: bool = False) -> list[Record]:
         name = "whole_history" if hidden and self._reach.unlimited else "history"
-        return list(self._parse_rows(self._fetch_of_key(name, key))) if self._reach.reads(key.scope) else []
+        return self._parse_rows(self._fetch_of_key(name, key)) if self._reach.reads(key.scope) else []
 
     def neighbours(self, key: Key, relation: str | None = None) -> list[Neighbour]:
         found: list[Neighbour] = []

@@ -13,13 +13,13 @@ At the end the fingerprints of both sides are compared. Where they differ, entri
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import partial
 from typing import Any, Protocol
 
 from lukasa.api_connection import ApiConnection
-from lukasa.core.record import Draft, Key, Record, digest_of, draft_from, entry_bytes, parse_entry
+from lukasa.core.record import Draft, Key, Record, digest_of, draft_from, encode_entries, entry_bytes, parse_entry
 from lukasa.core.scope import SYSTEM
 from lukasa.errors import FormatError, mask_password
 from lukasa.jobs.jobs import JOB_RESULT
@@ -147,22 +147,30 @@ def read_log_page(
         if records and size > _BATCH_BYTES:
             break
         position = record.seq
-        if is_synced(record):
+        if record.scope != SYSTEM and record.kind not in NOT_SYNCED:
             records.append(record)
     return LogPage(records, position, tip, journal.reach.writable, journal.author)
 
 
-def is_synced(record: Record) -> bool:
-    """Tell whether a record is exchanged between stores."""
-    return record.scope != SYSTEM and record.kind not in NOT_SYNCED
-
-
 def fingerprint_log(journal: Journal) -> dict[ScopeAndKind, DigestSum]:
     """Return the sums of the digests of everything that is exchanged, per scope and kind."""
-    found, records = Fingerprint(), journal.read(replace(ENTIRE_LOG, before=journal.tip() + 1))
-    while page := list(islice(records, _BATCH_ENTRIES)):
-        found.extend([record for record in page if is_synced(record)])
+    found = Fingerprint()
+    for page in _read_pages(partial(read_log_page, journal), 0):
+        found.extend(page.records)
     return found.by_kind
+
+
+def _read_pages(pull: Callable[[int], LogPage], position: int) -> Iterator[LogPage]:
+    """Yield the pages of a log after a position, from its beginning if it was restored to an earlier state, up to its end."""
+    while True:
+        page = pull(position)
+        if page.tip < position:
+            position = 0
+            continue
+        yield page
+        if page.position in (position, page.tip):
+            return
+        position = page.position
 
 
 def sync_logs(journal: Journal, peer: LogPeer, progress: Progress | None = None) -> SyncResult:
@@ -208,23 +216,19 @@ class _SyncRun:
                 return
 
     def _pull_all(self) -> None:
-        while True:
-            page = self._peer.pull(self._pulled)
+        for page in _read_pages(self._peer.pull, self._pulled):
             self._scopes, self._agent = page.scopes, page.agent
-            if page.tip < self._pulled:  # the hub was restored to an earlier state
-                self._pulled = 0
-                continue
-            self._take(page.records)
-            self._has_moved |= bool(page.records)
-            if page.position == self._pulled:
-                return
-            self._pulled = page.position
-            self._report()
+            if page.records:
+                self._take(page.records)
+                self._has_moved = True
+            if page.position != self._pulled:
+                self._pulled = page.position
+                self._report()
 
     def _take(self, records: Sequence[Record]) -> None:
         """Add entries of the hub here; keep both versions of those that conflict."""
-        entries = [(entry_bytes(record), record.digest) for record in records]
-        answers = self._journal.replay(entries, source=mask_password(self._peer.name))
+        entries = list(zip(encode_entries(records), [record.digest for record in records], strict=True))
+        answers = list(self._journal.replay(entries, source=mask_password(self._peer.name)))
         for record, answer in zip(records, answers, strict=True):
             self._exchanged.add(record.digest)
             if answer.state == "added":
@@ -266,27 +270,22 @@ class _SyncRun:
     def _push_all(self) -> bool:
         """Send what was written here; return whether the hub took everything that did not conflict."""
         is_settled = True
-        if self._journal.tip() < self._pushed:  # this store was restored to an earlier state
-            self._pushed = 0
-        while True:
-            page = read_log_page(self._journal, self._pushed)
+        for page in _read_pages(partial(read_log_page, self._journal), self._pushed):
             self._has_moved |= bool(page.records)
             new = [record for record in page.records if record.digest not in self._exchanged]
             sent = [record for record in new if self._may_push(record)]
             self.result.kept_here += len(new) - len(sent)
-            for record, answer in zip(sent, self._send(sent), strict=True):
+            answers = self._peer.push(encode_entries(sent)) if sent else []
+            for record, answer in zip(sent, answers, strict=True):
                 self._exchanged.add(record.digest)
                 self.result.pushed += answer.state == "added"
                 if answer.state == "refused" and answer.reason != VERSION_TAKEN:
                     self.result.refuse(record, answer.reason)
                 is_settled = is_settled and not (answer.reason == VERSION_TAKEN and self._is_newest(record))
-            if page.position == self._pushed:
-                return is_settled
-            self._pushed = page.position
-            self._report()
-
-    def _send(self, records: Sequence[Record]) -> list[ReplayResult]:
-        return self._peer.push([entry_bytes(record) for record in records]) if records else []
+            if page.position != self._pushed:
+                self._pushed = page.position
+                self._report()
+        return is_settled
 
     def _may_push(self, record: Record) -> bool:
         return (self._scopes is None or record.scope in self._scopes) and self._agent in ("", record.author)
@@ -318,7 +317,8 @@ class _SyncRun:
     def _compare_entries(self, pair: ScopeAndKind) -> None:
         """Count the versions of one scope and kind that only one store has; a version that was refused does not count."""
         here = {(r.id, r.version): r for r in self._journal.read(replace(ENTIRE_LOG, scopes=pair[:1], kinds=pair[1:]))}
-        there = {(record.id, record.version): record for record in self._pull_pair(pair)}
+        pages = _read_pages(lambda after: self._peer.pull(after, pair), 0)
+        there = {(record.id, record.version): record for page in pages for record in page.records}
         refused = {(refusal.key, refusal.version) for refusal in self.result.refusals}
         for name, record in there.items():
             self.result.missing_here += name not in here and (record.key, record.version) not in refused
@@ -326,17 +326,8 @@ class _SyncRun:
             is_missing = name not in there and self._may_push(record) and (record.key, record.version) not in refused
             self.result.missing_there += is_missing
 
-    def _pull_pair(self, pair: ScopeAndKind) -> Iterator[Record]:
-        position = 0
-        while True:
-            page = self._peer.pull(position, pair)
-            yield from page.records
-            if page.position == position:
-                return
-            position = page.position
-
 
 def replay_pushed(journal: Journal, entries: Iterable[str]) -> list[ReplayResult]:
     """Add the entries that another store pushed; a caller adds only what it wrote itself, unless it is the owner."""
     lines = [entry.encode("utf-8", "surrogatepass") for entry in entries]
-    return list(journal.replay(((line, digest_of(line)) for line in lines), source="sync"))
+    return list(journal.replay([(line, digest_of(line)) for line in lines], source="sync"))

@@ -13,13 +13,12 @@ from psycopg.errors import UniqueViolation
 
 from lukasa.core.clock import to_iso, to_microseconds
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.core.record import Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
+from lukasa.core.record import DERIVED_FROM, Record, ValidatedDraft, checksum, digest_of, entry_suffix, parse_entry
 from lukasa.core.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage import quarantine
 from lukasa.storage.append import (
     KeyState,
     KeyTuple,
-    LazyRecords,
     Replay,
     VersionTuple,
     fingerprint_batch,
@@ -29,7 +28,6 @@ from lukasa.storage.append import (
     resolve_batch,
 )
 from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ImportReceiptDraft, ReplayResult
-from lukasa.storage.integrity import checksum
 from lukasa.storage.postgres.batch import (
     IndexSettings,
     NewVersion,
@@ -46,6 +44,7 @@ from lukasa.storage.postgres.prepared import Parameter, encode_array, execute_pr
 from lukasa.storage.postgres.reader import PostgresReader
 from lukasa.storage.postgres.sql import SQL
 from lukasa.storage.postgres.text_index import index_text
+from lukasa.storage.reader import LazyRecords
 
 _COPY_THRESHOLD = 50
 _TEXT, _BIGINT, _INTEGER, _BYTEA = 25, 20, 23, 17  # the server's numbers of these types
@@ -167,6 +166,20 @@ class AppendOperation:
         return sorted(self._reach.readable | self._reach.writable)
 
 
+def find_single_insert(
+    reach: Reach, batch: Sequence[ValidatedDraft], near_duplicate_kinds: frozenset[str]
+) -> ValidatedDraft | None:
+    """Return the draft of a batch for ``InsertSingle``: one new record with a generated id and nothing to derive; else None."""
+    if len(batch) != 1:
+        return None
+    (sealed,) = batch
+    draft = sealed.draft
+    if draft.deleted or draft.expected or draft.links or draft.labels or not sealed.has_new_id:
+        return None
+    is_plain = sealed.kind != QUARANTINE and sealed.kind not in near_duplicate_kinds
+    return sealed if is_plain and reach.writes(sealed.scope) else None
+
+
 class InsertSingle:
     """The fast path for one new record without labels or links: one statement, one round trip."""
 
@@ -278,7 +291,8 @@ def _add_maybe_hidden(
 ) -> list[PostgresLogRow]:
     """Add a version that a quarantine may hide because of earlier entries; return the rows written meanwhile."""
     row = new_version.row
-    if not quarantines.may_hide(row.author, row.links):
+    is_derived = any(link.relation == DERIVED_FROM for link in row.links)
+    if not is_derived and quarantines.start_of(row.author) is None:
         pending.add_version(new_version)
         return []
     written = _flush(backend.database, pending)

@@ -69,18 +69,13 @@ class PostgresClient:
         else:
             try:
                 with error_translation():
-                    self._configure_connection(database)
+                    lock_timeout = max(1, int(max(self.timeout - _LOCK_MARGIN, self.timeout / 2) * 1000))
+                    database.execute(SQL["configure_connection"], (str(lock_timeout), self._read_only))
             except BaseException:
                 database.close()
                 raise
             return database
         raise failure  # outside the handler, because the driver's error may quote the URL with its password
-
-    def _configure_connection(self, database: Database) -> None:
-        database.execute(
-            SQL["configure_connection"],
-            (str(max(1, int(max(self.timeout - _LOCK_MARGIN, self.timeout / 2) * 1000))), self._read_only),
-        )
 
     def acquire(self) -> Database:
         """Take a connection from the pool; wait for a server that is away, as it is while a standby takes over."""

@@ -20,7 +20,6 @@ from lukasa.core.record import ValidatedDraft
 from lukasa.core.scope import FULL_REACH, Reach
 from lukasa.core.text_cache import empty_caches
 from lukasa.errors import LukasaError, NotAllowed, StoreClosed, StoreError, mask_password
-from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
     ChooseErased,
     ConditionalBatch,
@@ -40,7 +39,14 @@ from lukasa.storage.integrity import find_damaged
 from lukasa.storage.location import StoreLocation
 from lukasa.storage.log_file import read_log, write_log
 from lukasa.storage.postgres import maintenance, schema
-from lukasa.storage.postgres.append import AppendOperation, InsertSingle, ReplayOperation, find_position, write_receipt
+from lukasa.storage.postgres.append import (
+    AppendOperation,
+    InsertSingle,
+    ReplayOperation,
+    find_position,
+    find_single_insert,
+    write_receipt,
+)
 from lukasa.storage.postgres.batch import IndexSettings, PostgresLogRow
 from lukasa.storage.postgres.connection import (
     PostgresClient,

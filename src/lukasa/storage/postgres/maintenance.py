@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lukasa.core.record import Key, parse_entry
+from lukasa.core.record import CHECKSUM_MASK, Key, parse_entry
 from lukasa.core.scope import FULL_REACH, SYSTEM
 from lukasa.errors import LukasaError
 from lukasa.storage import quarantine
@@ -21,7 +21,7 @@ from lukasa.storage.engine import (
     VerifyReport,
     group_erased,
 )
-from lukasa.storage.integrity import CHECKSUM_MASK, Fingerprint, check_entry, compare_checksums, find_damaged
+from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums, find_damaged
 from lukasa.storage.postgres import vectors
 from lukasa.storage.postgres.append import PostgresQuarantineBackend
 from lukasa.storage.postgres.batch import IndexSettings, PostgresLogRow, PostgresTallyChanges

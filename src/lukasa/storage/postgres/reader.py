@@ -288,7 +288,7 @@ class PostgresReader(StoreReader):
             return []
         values = [self._settled_position(wait=False), limit, limit]
         statement = build_missing_vectors_query(self._snapshot.run, model)
-        return list(self._parse_rows(self._run_within_reach(statement, values)))
+        return self._parse_rows(self._run_within_reach(statement, values))
 
     def count_without_vectors(self, model: str) -> int:
         if not self._is_storable((model,)):

@@ -1,4 +1,4 @@
-"""Appending to a SQLite store: pending entries, the indexes derived from them, and replay of other logs."""
+"""Batches of a SQLite store: pending entries, the indexes derived from them, and replay of other logs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from itertools import chain, groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -14,19 +14,17 @@ import apsw
 
 from lukasa.core.clock import to_iso, to_microseconds
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
-from lukasa.core.record import Link, Record, ValidatedDraft, digest_of, entry_suffix, parse_entry
+from lukasa.core.record import Link, Record, ValidatedDraft, digest_of, entry_suffix
 from lukasa.core.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.storage import quarantine
 from lukasa.storage.append import (
     NO_KEY_STATE,
     KeyState,
     KeyTuple,
-    LazyRecords,
     Replay,
     TallyChanges,
     VersionTuple,
     build_next_version,
-    find_single_insert,
     fingerprint_batch,
     hash_idempotency_key,
     parse_replayed_entries,
@@ -34,22 +32,17 @@ from lukasa.storage.append import (
     resolve_batch,
 )
 from lukasa.storage.engine import QUARANTINE, ConditionalBatch, ImportReceiptDraft, ReplayResult
-from lukasa.storage.integrity import checksum
-from lukasa.storage.reader import EntryCache
+from lukasa.storage.reader import LazyRecords
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS, index_texts
-from lukasa.text.terms import text_pair_keys, to_index_form
+from lukasa.storage.sqlite.writer import LogRow, WriteStart, insert_pair_keys, insert_rows, parse_log_row
+from lukasa.text.terms import to_index_form
 
 Savepoint = tuple[int, int, int, int, int, int, int, int]
-WriteStart = tuple[int, bool | int, int | None]
-"""The newest position, whether any author is in quarantine, and the first position whose text is not indexed."""
-LogRow = tuple[int, str, str, str, int, str, int, int, bytes, str]
-TextRow = tuple[int, str, str, str]
 LabelRow = tuple[str, str, int]
 
 _NO_AUTHORS: frozenset[str] = frozenset()
-_ROWS_AT_ONCE = 16
 _MIN_BATCH = 16  # the keys of so many new records are looked up together
 
 
@@ -268,7 +261,7 @@ class SqlitePendingBatch:
         insert_rows(self.database, "insert_label", sorted(self._labels))
         changes, kinds, kinds_written = TallyChanges(), self.near_duplicate_kinds, set[str]()
         for (scope, kind), rows in groupby(self._rows, itemgetter(1, 2)):
-            changes.add_versions(scope, kind, [row[8] for row in rows])
+            changes.add_versions(scope, kind, list(map(itemgetter(8), rows)))
             kinds_written.add(kind)
         if not kinds.isdisjoint(kinds_written):
             texts = ((self._rows[seq - self.first_seq], text) for seq, text in self._texts)
@@ -279,27 +272,6 @@ class SqlitePendingBatch:
             changes.add_live(scope, kind, live)
         self.database.executemany(SQL["add_to_tally"], changes.rows())
         self._clear()
-
-
-def insert_pair_keys(database: apsw.Connection, texts: Iterable[TextRow]) -> None:
-    """Insert the near-duplicate keys of texts, in index order so that each page of the index is written once."""
-    rows = sorted((pair_key, seq) for seq, scope, kind, text in texts for pair_key in text_pair_keys(text, scope, kind))
-    insert_rows(database, "insert_duplicate_key", rows)
-
-
-def insert_rows(database: apsw.Connection, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert short rows with a named statement for one row, sixteen at a time as far as they go, which takes less time.
-
-    Not for a table with an integer key: SQLite may have to undo such a statement alone, so before each of several rows the
-    text index would write all that it has gathered.
-    """
-    statement, whole = SQL[name], len(rows) // _ROWS_AT_ONCE
-    if whole:
-        one_row, values = statement[statement.rindex("(") :], chain.from_iterable(rows)
-        size = len(rows[0]) * _ROWS_AT_ONCE
-        several_rows = statement + f", {one_row}" * (_ROWS_AT_ONCE - 1)
-        database.executemany(several_rows, (tuple(islice(values, size)) for _ in range(whole)))
-    database.executemany(statement, rows[whole * _ROWS_AT_ONCE :])
 
 
 class SqliteQuarantineBackend:
@@ -328,10 +300,6 @@ class SqliteQuarantineBackend:
         self._db.execute(SQL["add_to_tally"], (scope, kind, live, 0, 0))
 
 
-def _parse_log_row(row: LogRow) -> Record:
-    return parse_entry(row[9], row[0], row[8])
-
-
 def append_batch(
     pending: SqlitePendingBatch,
     now: datetime,
@@ -354,7 +322,7 @@ def append_batch(
             return drafts
     else:
         drafts = batch
-    outcome = _add_drafts(pending, now, reach, drafts)
+    outcome = add_drafts(pending, now, reach, drafts)
     if key is not None and isinstance(outcome, Accepted):
         values = (
             hash_idempotency_key(reach, key),
@@ -366,33 +334,7 @@ def append_batch(
     return outcome
 
 
-def append_conditional(
-    cursor: apsw.Cursor,
-    now: datetime,
-    reach: Reach,
-    condition: ConditionalBatch,
-    near_duplicate_kinds: frozenset[str],
-    entries: EntryCache,
-) -> tuple[Outcome, int]:
-    """Append what a condition returns, in a transaction of its own; return the outcome and the newest position."""
-    start: WriteStart = cursor.execute(SQL["start_of_write"]).get
-    database = cursor.connection
-    reader = SqliteReader(database, reach, entries=entries)
-    if not start[1]:  # a quarantine may hide what is added
-        reader.position = start[0]
-    drafts = condition(reader)
-    if isinstance(drafts, Refused):
-        return drafts, start[0]
-    single = find_single_insert(reach, drafts, near_duplicate_kinds, of_any_key=True)
-    if single is not None and (inserted := insert_single(cursor, now, single, start)) is not None:
-        return inserted
-    pending = SqlitePendingBatch(database, near_duplicate_kinds, start=start)
-    outcome = _add_drafts(pending, now, reach, drafts)
-    pending.flush()
-    return outcome, pending.next_seq - 1
-
-
-def _add_drafts(pending: SqlitePendingBatch, now: datetime, reach: Reach, drafts: Sequence[ValidatedDraft]) -> Outcome:
+def add_drafts(pending: SqlitePendingBatch, now: datetime, reach: Reach, drafts: Sequence[ValidatedDraft]) -> Outcome:
     """Add drafts to the pending entries, all or none; a quarantine among them takes effect at once."""
     add = _add_batch_quarantined if pending.has_quarantines else _add_batch
     written = add(pending, now, reach, drafts)
@@ -407,40 +349,7 @@ def _add_drafts(pending: SqlitePendingBatch, now: datetime, reach: Reach, drafts
     details = {}
     if pending.has_quarantines:
         details = quarantine.note_quarantine(SqliteQuarantineBackend(pending.database), drafts)
-    return Accepted(LazyRecords(written, _parse_log_row), details=details)
-
-
-def insert_single(
-    cursor: apsw.Cursor, now: datetime, sealed: ValidatedDraft, start: WriteStart | None = None
-) -> tuple[Outcome, int] | None:
-    """Insert one record that ``find_single_insert`` chose; return the outcome and the position.
-
-    None if there are quarantines or the key has a version already, which need a full append. A short text is indexed later,
-    with others.
-    """
-    draft, scope, kind, id, author, content, has_new_id = sealed
-    tip, has_quarantines, unindexed_from = start or cursor.execute(SQL["start_of_write"]).get
-    if has_quarantines or (not has_new_id and cursor.execute(SQL["has_key"], (scope, kind, id)).get):
-        return None
-    at, recorded_at = to_microseconds(now), to_iso(now)
-    entry = content[:-1] + entry_suffix(1, recorded_at, recorded_at)
-    digest = digest_of(entry)
-    moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
-    row = (tip + 1, scope, kind, id, 1, author, at, moment, digest, entry.decode())
-    cursor.execute(SQL["insert_entry"], row)
-    if unindexed_from is not None:
-        if tip + 1 - unindexed_from >= MAX_POSITIONS or len(draft.text) > MAX_CHARACTERS:
-            index_texts(cursor.connection)
-    elif len(draft.text) > MAX_CHARACTERS:
-        cursor.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
-    elif draft.text:
-        cursor.execute(SQL["note_unindexed"], (tip + 1,))
-    for label in draft.labels:
-        cursor.execute(SQL["insert_label"], (label, scope, tip + 1))
-    if draft.links:
-        cursor.execute(SQL["derive_links"], (tip + 1, tip + 1))
-    cursor.execute(SQL["add_to_tally"], (scope, kind, 1, 1, checksum(digest)))
-    return Accepted(LazyRecords([row], _parse_log_row)), tip + 1
+    return Accepted(LazyRecords(written, parse_log_row), details=details)
 
 
 def _add_batch_quarantined(
@@ -556,7 +465,9 @@ class SqliteReplay(Replay):
 
     def add_record(self, record: Record, entry: bytes) -> None:
         pending, backend = self._pending, SqliteQuarantineBackend(self._db)
-        key, at = (record.scope, record.kind, record.id), to_microseconds(record.recorded_at)
+        at, created_at = to_microseconds(record.recorded_at), to_iso(record.created_at)
+        moment = at if record.happened_at is None else to_microseconds(record.happened_at)
+        key = (record.scope, record.kind, record.id)
         seq, before = pending.next_seq, pending.get_key_state(key)
         hidden_by = _NO_AUTHORS
         if pending.has_quarantines:
@@ -564,8 +475,8 @@ class SqliteReplay(Replay):
             hidden_by = quarantines.find_hiding_authors(record.scope, record.author, record.links, at)
         pending.note_indexed_parts(record.scope, record.labels, record.links)
         pending.add_version(
-            key, record.version, record.author, at, to_microseconds(record.moment), record.digest, entry, record.text,
-            before=before, created_at=to_iso(record.created_at), deleted=record.deleted, hidden_by=hidden_by,
+            key, record.version, record.author, at, moment, record.digest, entry, record.text,
+            before=before, created_at=created_at, deleted=record.deleted, hidden_by=hidden_by,
         )  # fmt: skip
         if pending.has_quarantines:
             pending.flush()  # later entries may be hidden because of this one

@@ -6,7 +6,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -19,7 +19,7 @@ import apsw
 
 from lukasa.core.canonical_json import encode_text
 from lukasa.core.clock import Clock, SystemClock, to_microseconds
-from lukasa.core.outcome import Outcome
+from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import Draft, ValidatedDraft, encode_draft
 from lukasa.core.scope import FULL_REACH, SYSTEM, Reach
 from lukasa.core.text_cache import ClearedDict, empty_caches
@@ -34,7 +34,6 @@ from lukasa.errors import (
     StoreMissing,
     StoreReadOnly,
 )
-from lukasa.storage.append import find_single_insert
 from lukasa.storage.engine import (
     LOSS,
     ChooseErased,
@@ -58,11 +57,20 @@ from lukasa.storage.log_file import read_log, write_log
 from lukasa.storage.reader import EntryCache
 from lukasa.storage.sqlite import append, maintenance, store_file
 from lukasa.storage.sqlite.append import SqlitePendingBatch
-from lukasa.storage.sqlite.head import AcknowledgedHead, HeadWriter, read_head
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.store_file import translate_error
-from lukasa.storage.sqlite.writer import BatchWork, FastPath, SqliteWriter, checkpoint
+from lukasa.storage.sqlite.writer import (
+    AcknowledgedHead,
+    BatchWork,
+    FastPath,
+    HeadWriter,
+    SqliteWriter,
+    checkpoint,
+    find_single_insert,
+    insert_single,
+    read_head,
+)
 
 _logger = logging.getLogger(__name__)
 _REPLAY_CHUNK = 1000
@@ -93,22 +101,6 @@ class SqliteErrorTranslation:
 
 
 _TRANSLATED_ERRORS = SqliteErrorTranslation()
-
-
-class BorrowedConnection:
-    """A connection for reading, taken from those of an engine that are idle and returned afterwards."""
-
-    __slots__ = ("_database", "_engine")
-
-    def __init__(self, engine: SqliteEngine) -> None:
-        self._engine = engine
-
-    def __enter__(self) -> apsw.Connection:
-        self._database = self._engine.acquire_connection()
-        return self._database
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._engine.release_connection(self._database, is_broken=isinstance(error, apsw.IOError))
 
 
 class SqliteSnapshot:
@@ -173,6 +165,7 @@ class SqliteEngine:
         self._timeout = timeout
         self._vfs = vfs
         self._near_duplicate_kinds = near_duplicate_kinds
+        self._make_batch = partial(SqlitePendingBatch, near_duplicate_kinds=near_duplicate_kinds)
         self._read_only = read_only
         self._private_copy: TemporaryDirectory[str] | None = None
         self._has_residue = False  # old bytes of erased content may still be in the file
@@ -192,7 +185,7 @@ class SqliteEngine:
             database = apsw.Connection(":memory:")
             store_file.configure_connection(database, timeout)
             store_file.migrate(database, None)
-            self._writer = self._brief_writer = SqliteWriter(lambda: database, near_duplicate_kinds)
+            self._writer = self._brief_writer = SqliteWriter(lambda: database, self._make_batch)
             self._idle_connections.append(database)
         else:
             if not read_only:
@@ -207,9 +200,9 @@ class SqliteEngine:
         register_for_fork(self)
 
     def _create_writers(self) -> None:
-        self._writer = SqliteWriter(self._connect_writer, self._near_duplicate_kinds, self._note_head)
+        self._writer = SqliteWriter(self._connect_writer, self._make_batch, self._note_head)
         brief = min(self._timeout, _BRIEF_TIMEOUT)
-        self._brief_writer = SqliteWriter(partial(self._connect_writer, brief), self._near_duplicate_kinds)
+        self._brief_writer = SqliteWriter(partial(self._connect_writer, brief), self._make_batch)
 
     def _open_file(self, progress: Progress | None) -> None:
         try:
@@ -317,13 +310,31 @@ class SqliteEngine:
     ) -> Outcome:
         now, kinds = self._clock.now, self._near_duplicate_kinds
         fast_path: FastPath[Outcome] | None = None
-        if key is None:
-            if callable(batch):
-                fast_path = lambda cursor: append.append_conditional(  # noqa: E731
-                    cursor, now(), reach, batch, kinds, self._entries
-                )
-            elif (single := find_single_insert(reach, batch, kinds, of_any_key=True)) is not None:
-                fast_path = lambda cursor: append.insert_single(cursor, now(), single)  # noqa: E731
+        if key is None and callable(batch):
+            condition: ConditionalBatch = batch
+
+            def append_conditionally(cursor: apsw.Cursor) -> tuple[Outcome, int]:
+                """Append what the condition returns, in a transaction of its own; return the newest position too."""
+                at, start = now(), cursor.execute(SQL["start_of_write"]).get
+                database = cursor.connection
+                reader = SqliteReader(database, reach, entries=self._entries)
+                if not start[1]:  # a quarantine may hide what is added
+                    reader.position = start[0]
+                drafts = condition(reader)
+                if isinstance(drafts, Refused):
+                    return drafts, start[0]
+                single = find_single_insert(reach, drafts)
+                inserted = None if single is None else insert_single(cursor, at, single, kinds, start)
+                if inserted is not None:
+                    return inserted
+                pending = SqlitePendingBatch(database, kinds, start=start)
+                outcome = append.add_drafts(pending, at, reach, drafts)
+                pending.flush()
+                return outcome, pending.next_seq - 1
+
+            fast_path = append_conditionally
+        elif key is None and not callable(batch) and (single := find_single_insert(reach, batch)) is not None:
+            fast_path = lambda cursor: insert_single(cursor, now(), single, kinds)  # noqa: E731
         return self._write(lambda pending: append.append_batch(pending, now(), reach, batch, key), fast_path)
 
     def replay(
@@ -465,10 +476,7 @@ class SqliteEngine:
         """Rewrite the file without freed pages; return False if a reader kept the write-ahead log from being emptied."""
         with self._memory_lock or nullcontext():
             self._writer.run_exclusively(_vacuum)
-            return self._checkpoint()
-
-    def _checkpoint(self) -> bool:
-        return self._writer.run_exclusively(checkpoint)
+            return self._writer.run_exclusively(checkpoint)
 
     def _overwrite_residue(self) -> str | None:
         """Rewrite the file, because split or moved pages keep old bytes; return why traces may remain."""
@@ -532,8 +540,17 @@ class SqliteEngine:
                 )
             return self._writer.run(work, fast_path)
 
-    def _borrow_connection(self) -> BorrowedConnection:
-        return BorrowedConnection(self)
+    @contextmanager
+    def _borrow_connection(self) -> Iterator[apsw.Connection]:
+        """Lend a connection for reading, taken from those that are idle and returned afterwards."""
+        database, is_broken = self.acquire_connection(), False
+        try:
+            yield database
+        except apsw.IOError:
+            is_broken = True
+            raise
+        finally:
+            self.release_connection(database, is_broken=is_broken)
 
     def acquire_connection(self) -> apsw.Connection:
         """Return an idle connection, or a new one. A store in memory has one connection, which one thread uses at a time."""

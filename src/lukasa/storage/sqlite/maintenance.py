@@ -27,10 +27,11 @@ from lukasa.storage.engine import (
     split_into_chunks,
 )
 from lukasa.storage.integrity import Fingerprint, check_entry, compare_checksums, find_damaged
-from lukasa.storage.sqlite.append import SqliteQuarantineBackend, TextRow, insert_pair_keys
+from lukasa.storage.sqlite.append import SqliteQuarantineBackend
 from lukasa.storage.sqlite.reader import SqliteReader
 from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.store_file import MIGRATIONS, register_functions
+from lukasa.storage.sqlite.writer import TextRow, insert_pair_keys
 from lukasa.text.terms import text_pair_keys
 
 _PAGE_SIZE = 2000

@@ -113,7 +113,8 @@ class SqliteReader(StoreReader):
             raise StoreDamaged(
                 "The counts of the store cannot be read.", hint="Run `lukasa verify` to see what is damaged."
             )
-        return [Tally(*row) for row in rows if self._reach.reads(row[0])]
+        readable = self._reach.readable
+        return [Tally(*row) for row in rows if readable is None or row[0] in readable]
 
     def _select_rows(self, query: Query) -> list[Sequence[Any]]:
         statement, values = self._build_statement(query, "log.seq, CAST(log.line AS BLOB), log.digest")
@@ -136,7 +137,7 @@ class SqliteReader(StoreReader):
         if missing := [seq for seq, value in found.items() if value is None]:
             entries: list[Any] = self._db.execute(SQL["entries_at"], (encode_text(missing),)).fetchall()
             sizes = {row[0]: len(row[1]) for row in entries}
-            records = list(self._parse_rows(entries))
+            records = self._parse_rows(entries)
             if len(records) < len(missing):  # others take the place of damaged ones
                 return super().read_parsed(query, parsed)
             found |= {record.seq: parsed.add(record, sizes[record.seq]) for record in records}
@@ -313,7 +314,7 @@ class SqliteReader(StoreReader):
 
     def without_vectors(self, model: str, limit: int) -> list[Record]:
         rows = self._db.execute(SQL["without_vectors"], (model, limit)) if is_storable((model,)) else ()
-        return list(self._parse_rows(row for row in rows if self._reach.reads(str(row[3]))))
+        return self._parse_rows(row for row in rows if self._reach.reads(str(row[3])))
 
     def count_without_vectors(self, model: str) -> int:
         if not is_storable((model,)):
@@ -486,7 +487,7 @@ class SqliteReader(StoreReader):
                     sizes[row[0]] = len(row[1])
                     yield row
 
-            records = list(self._parse_rows(read_rows(), keep=shared is None))
+            records = self._parse_rows(read_rows(), keep=shared is None)
             known.update({record.seq: record for record in records})
             if shared is not None:
                 for record in records:

@@ -63,11 +63,6 @@ def translate_error(error: apsw.Error | MemoryError) -> StoreError:
 MIGRATIONS = Migrations(Path(__file__).with_name("migrations"))
 
 
-def create_private_file(path: Path) -> None:
-    """Create an empty file that only its owner can read; SQLite gives its side files the same mode."""
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-
-
 def create_store(path: Path, vfs: str | None = None) -> None:
     """Create a store unless there is one. The file gets its name only when it is complete."""
     if path.exists():
@@ -77,7 +72,8 @@ def create_store(path: Path, vfs: str | None = None) -> None:
         for folder in (*reversed(path.parent.parents), path.parent):
             if not folder.exists():
                 folder.mkdir(mode=0o700, exist_ok=True)
-        create_private_file(part)
+        # Only the owner can read it; SQLite gives its side files the same mode.
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         database = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
         try:
             migrate(database, part)

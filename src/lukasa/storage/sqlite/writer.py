@@ -4,31 +4,63 @@ Every write is a job. A thread that finds no writer at work becomes the leader: 
 in one transaction and commits once. The other threads wake up when their jobs are done. One fsync serves all of them,
 and no job reports success before that fsync returned.
 
-Jobs add entries to a shared pending batch, which is written once. A job that fails must leave the batch unchanged.
+Jobs add entries to a shared pending batch, which is written once. A job that fails must leave the batch unchanged. A single
+new record, the most common write, is inserted without a batch if no other job waits.
+
+After each commit the newest acknowledged position, the head of the log, goes into a small file next to the store. A flipped
+byte in the write-ahead log ends it there: SQLite drops every later commit when the store is opened after a crash, and what is
+left is sound. The head tells. It is overwritten without a sync, and deleted with the write-ahead log. It is never ahead of
+the log, because a commit is on the disk before the head is written; it may be behind. A random token in the store and in the
+head ties them together, and each copy of a store has a token of its own.
 """
 
 from __future__ import annotations
 
+import os
+import struct
 import threading
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from datetime import datetime
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import apsw
 
+from lukasa.core.clock import to_iso, to_microseconds
+from lukasa.core.outcome import Accepted, Outcome
+from lukasa.core.record import Record, ValidatedDraft, checksum, digest_of, entry_suffix, parse_entry
+from lukasa.core.scope import Reach
 from lukasa.errors import LukasaError, StoreClosed, StoreDamaged, StoreNewer
-from lukasa.storage.sqlite.append import SqlitePendingBatch
+from lukasa.storage.engine import QUARANTINE
+from lukasa.storage.reader import LazyRecords
+from lukasa.storage.sqlite.sql import SQL
 from lukasa.storage.sqlite.store_file import MIGRATIONS, translate_error
+from lukasa.storage.sqlite.unindexed_texts import MAX_CHARACTERS, MAX_POSITIONS, index_texts
+from lukasa.text.terms import text_pair_keys, to_index_form
+
+if TYPE_CHECKING:
+    from lukasa.storage.sqlite.append import SqlitePendingBatch
 
 T = TypeVar("T")
 Connect = Callable[[], apsw.Connection]
 
 _MAX_GATHER_SECONDS = 0.002
 _GATHER_SHARE_OF_COMMIT = 0.5
+_ROWS_AT_ONCE = 16
+_HEAD_CONTENT = struct.Struct("<8s32sQ")
+_HEAD_CHECKSUM = struct.Struct("<I")
+_HEAD_MAGIC = b"lukahead"
 
 
-BatchWork = Callable[[SqlitePendingBatch], T]
+WriteStart = tuple[int, bool | int, int | None]
+"""The newest position, whether any author is in quarantine, and the first position whose text is not indexed."""
+LogRow = tuple[int, str, str, str, int, str, int, int, bytes, str]
+TextRow = tuple[int, str, str, str]
+BatchWork = Callable[["SqlitePendingBatch"], T]
 FastPath = Callable[[apsw.Cursor], tuple[T, int] | None]
 """A shorter way to do the same work when no other job waits: its result and the newest position, or ``None`` if the full
 work must run. It gets a cursor, which runs a statement in half the time that its connection takes."""
@@ -70,11 +102,11 @@ class SqliteWriter:
     """The write side of one database in one process."""
 
     def __init__(
-        self, connect: Connect, near_duplicate_kinds: frozenset[str], on_commit: OnCommit = lambda *_: None
+        self, connect: Connect, make_batch: Callable[..., SqlitePendingBatch], on_commit: OnCommit = lambda *_: None
     ) -> None:
         self._connect = connect
         self._on_commit = on_commit
-        self._near_duplicate_kinds = near_duplicate_kinds
+        self._make_batch = make_batch
         self._connection: apsw.Connection | None = None
         self._cursor: apsw.Cursor | None = None
         self._lock = threading.Lock()  # guards the queue and the leader flag; held only for moments
@@ -230,7 +262,7 @@ class SqliteWriter:
         database = self._get_connection()
         self._begin(database)
         try:
-            pending = SqlitePendingBatch(database, self._near_duplicate_kinds, check_fresh_ids=check_fresh_ids)
+            pending = self._make_batch(database, check_fresh_ids=check_fresh_ids)
             for job in jobs:
                 self._run_job(pending, job)
             pending.flush()
@@ -314,3 +346,132 @@ def checkpoint(database: apsw.Connection) -> bool:
     except apsw.CorruptError as error:
         raise StoreDamaged from error
     return not busy
+
+
+def find_single_insert(reach: Reach, batch: Sequence[ValidatedDraft]) -> ValidatedDraft | None:
+    """Return the draft of a batch that may be one new record, for ``insert_single``; else None. Most batches are."""
+    if len(batch) != 1:
+        return None
+    (sealed,) = batch
+    is_insert = not (sealed.draft.deleted or sealed.draft.expected or sealed.kind == QUARANTINE)
+    return sealed if is_insert and reach.writes(sealed.scope) else None
+
+
+def insert_single(
+    cursor: apsw.Cursor,
+    now: datetime,
+    sealed: ValidatedDraft,
+    near_duplicate_kinds: frozenset[str],
+    start: WriteStart | None = None,
+) -> tuple[Outcome, int] | None:
+    """Insert one record that ``find_single_insert`` chose; return the outcome and the position.
+
+    None if there are quarantines or the key has a version already, which need a full append. A short text is indexed later,
+    with others.
+    """
+    draft, scope, kind, id, author, content, has_new_id = sealed
+    tip, has_quarantines, unindexed_from = start or cursor.execute(SQL["start_of_write"]).get
+    if has_quarantines or (not has_new_id and cursor.execute(SQL["has_key"], (scope, kind, id)).get):
+        return None
+    at, recorded_at = to_microseconds(now), to_iso(now)
+    entry = content[:-1] + entry_suffix(1, recorded_at, recorded_at)
+    digest = digest_of(entry)
+    moment = at if draft.happened_at is None else to_microseconds(draft.happened_at)
+    row = (tip + 1, scope, kind, id, 1, author, at, moment, digest, entry.decode())
+    cursor.execute(SQL["insert_entry"], row)
+    if unindexed_from is not None:
+        if tip + 1 - unindexed_from >= MAX_POSITIONS or len(draft.text) > MAX_CHARACTERS:
+            index_texts(cursor.connection)
+    elif len(draft.text) > MAX_CHARACTERS:
+        cursor.execute(SQL["index_text"], (tip + 1, to_index_form(draft.text)))
+    elif draft.text:
+        cursor.execute(SQL["note_unindexed"], (tip + 1,))
+    for label in draft.labels:
+        cursor.execute(SQL["insert_label"], (label, scope, tip + 1))
+    if kind in near_duplicate_kinds and draft.text:
+        insert_pair_keys(cursor.connection, [(tip + 1, scope, kind, draft.text)])
+    if draft.links:
+        cursor.execute(SQL["derive_links"], (tip + 1, tip + 1))
+    cursor.execute(SQL["add_to_tally"], (scope, kind, 1, 1, checksum(digest)))
+    return Accepted(LazyRecords([row], parse_log_row)), tip + 1
+
+
+def insert_pair_keys(database: apsw.Connection, texts: Iterable[TextRow]) -> None:
+    """Insert the near-duplicate keys of texts, in index order so that each page of the index is written once."""
+    rows = sorted((pair_key, seq) for seq, scope, kind, text in texts for pair_key in text_pair_keys(text, scope, kind))
+    insert_rows(database, "insert_duplicate_key", rows)
+
+
+def insert_rows(database: apsw.Connection, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert short rows with a named statement for one row, sixteen at a time as far as they go, which takes less time.
+
+    Not for a table with an integer key: SQLite may have to undo such a statement alone, so before each of several rows the
+    text index would write all that it has gathered.
+    """
+    statement, whole = SQL[name], len(rows) // _ROWS_AT_ONCE
+    if whole:
+        one_row, values = statement[statement.rindex("(") :], chain.from_iterable(rows)
+        size = len(rows[0]) * _ROWS_AT_ONCE
+        several_rows = statement + f", {one_row}" * (_ROWS_AT_ONCE - 1)
+        database.executemany(several_rows, (tuple(islice(values, size)) for _ in range(whole)))
+    database.executemany(statement, rows[whole * _ROWS_AT_ONCE :])
+
+
+def parse_log_row(row: LogRow) -> Record:
+    return parse_entry(row[9], row[0], row[8])
+
+
+class AcknowledgedHead(NamedTuple):
+    """The token of a store, and the newest position that a writer of it acknowledged."""
+
+    token: str
+    seq: int
+
+
+def head_path(store: Path) -> Path:
+    return store.with_name(store.name + "-head")
+
+
+def read_head(store: Path) -> AcknowledgedHead | None:
+    """Return the head of a store; None if there is none or it is damaged."""
+    try:
+        data = head_path(store).read_bytes()
+        magic, token, seq = _HEAD_CONTENT.unpack_from(data)
+        (checksum,) = _HEAD_CHECKSUM.unpack_from(data, _HEAD_CONTENT.size)
+    except (OSError, struct.error):
+        return None
+    if magic != _HEAD_MAGIC or checksum != zlib.crc32(data[: _HEAD_CONTENT.size]):
+        return None
+    return AcknowledgedHead(token.decode("ascii", "replace"), seq)
+
+
+class HeadWriter:
+    """Notes acknowledged positions. A head that cannot be written is no reason to fail a write that is durable.
+
+    On a full disk it may be impossible to create the file; each later position tries again.
+    """
+
+    def __init__(self, store: Path, token: str) -> None:
+        self._path = head_path(store)
+        self._token = token.encode("ascii", "replace")
+        self._descriptor = -1
+
+    def note(self, seq: int) -> None:
+        """Note that everything up to a position is durable."""
+        content = _HEAD_CONTENT.pack(_HEAD_MAGIC, self._token, seq)
+        try:
+            if self._descriptor < 0:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._descriptor = os.open(self._path, flags, 0o600)
+            os.pwrite(self._descriptor, content + _HEAD_CHECKSUM.pack(zlib.crc32(content)), 0)
+        except OSError:  # a with statement takes longer than the write
+            pass
+
+    def close(self) -> None:
+        """Close the file, and delete it if the write-ahead log is gone: then the store is whole without it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        with suppress(OSError):  # on a disk that turned read-only it stays, and is never ahead of the log
+            if not self._path.with_name(self._path.name.removesuffix("-head") + "-wal").exists():
+                self._path.unlink(missing_ok=True)

@@ -134,9 +134,24 @@ class _LokiImporter:
                 links_by_key.setdefault(Key(self._scope, kind_from_id(start), start), []).extend(links)
             else:
                 self.result.refused.append((name, "A link needs from, to and a relation of the seven."))
-        outcome = self._journal.append_if(
-            lambda reader: [*map(self._journal.revise, _drafts_with_links(reader, self._scope, links_by_key))]
-        )
+
+        def add_lacking(reader: Reader) -> list[Draft]:
+            query = Query(kinds=KNOWLEDGE_KINDS, scopes=(self._scope,))
+            records = {record.key: record for record in reader.read(query)}
+            wanted: dict[Key, dict[Link, None]] = {key: dict.fromkeys(links) for key, links in links_by_key.items()}
+            for record in records.values():
+                for link in (*record.links, *links_by_key.get(record.key, ())):
+                    if (inverse := INVERSE_RELATIONS.get(link.relation)) is not None:
+                        wanted.setdefault(link.to, {})[Link(inverse, record.key)] = None
+            drafts = []
+            for key, links in wanted.items():
+                known = records.get(key)
+                if known is not None and (lacking := [link for link in links if link not in known.links]):
+                    draft = draft_from(known, links=(*known.links, *lacking), expected=known.version)
+                    drafts.append(self._journal.revise(draft))
+            return drafts
+
+        outcome = self._journal.append_if(add_lacking)
         self.result.added += len(outcome.records) if isinstance(outcome, Accepted) else 0
 
     def import_skills(self) -> None:
@@ -221,22 +236,6 @@ class _LokiImporter:
                     yield name, item
                 else:
                     self.result.refused.append((name, f"an entry is not an object: {item!r:.60}"))
-
-
-def _drafts_with_links(reader: Reader, scope: str, links_by_key: Mapping[Key, list[Link]]) -> list[Draft]:
-    """Return drafts of the records that lack a link of the file or the inverse of another record's link."""
-    records = {record.key: record for record in reader.read(Query(kinds=KNOWLEDGE_KINDS, scopes=(scope,)))}
-    wanted: dict[Key, dict[Link, None]] = {key: dict.fromkeys(links) for key, links in links_by_key.items()}
-    for record in records.values():
-        for link in (*record.links, *links_by_key.get(record.key, ())):
-            if (inverse := INVERSE_RELATIONS.get(link.relation)) is not None:
-                wanted.setdefault(link.to, {})[Link(inverse, record.key)] = None
-    drafts = []
-    for key, links in wanted.items():
-        known = records.get(key)
-        if known is not None and (lacking := [link for link in links if link not in known.links]):
-            drafts.append(draft_from(known, links=(*known.links, *lacking), expected=known.version))
-    return drafts
 
 
 def _is_day(text: str) -> bool:

@@ -163,11 +163,3 @@ def write_folder(sessions: Sessions, target: Path, scope: str) -> int:
                 file.write(write_session(state))
             count += 1
     return count
-
-
-def export_session(sessions: Sessions, session_id: str) -> bytes:
-    """Return a session's current state as a file. Raises ``InvalidInput`` if there is no such session."""
-    state = sessions.state(session_id)
-    if state is None:
-        raise InvalidInput(f"Nothing is known of the session {session_id[:80]!r}.", hint="Check its id.")
-    return write_session(state)

@@ -7,9 +7,9 @@ forgotten here since. So an import can be repeated, and one that was interrupted
 from __future__ import annotations
 
 import hashlib
-import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from lukasa.context import Conversations
@@ -146,7 +146,8 @@ class SourceImport:
             reason = f"It holds what looks like {describe_findings(found)}. Remove it from the file, then import again."
             self.result.refusals.append((item.where, "pii", reason))
             return
-        folders = [path for path in _folders_above(item.path) if path != "/memories"]
+        above = map(str, reversed(PurePosixPath(item.path).parents))
+        folders = [path for path in above if path not in ("/", "/memories")]
 
         def draft(path: str, text: str | None) -> Draft:
             body = {"path": path, "is_folder": text is None}
@@ -175,10 +176,3 @@ class SourceImport:
             self.result.files += 1
         else:
             self.result.present += 1
-
-
-def _folders_above(path: str) -> list[str]:
-    folders = []
-    while (path := posixpath.dirname(path)) != "/":
-        folders.append(path)
-    return folders[::-1]

@@ -229,8 +229,8 @@ def test_what_was_shown_is_a_record_and_gain_tells_what_came_of_it(agent: Agent,
         assert gain.failures_avoided == 1
         assert gain.failures_repeated == 0
         assert gain.used == 1  # the command names what only the outcome had named
-        shown = memory.lessons.list(about="remedy")[0]
-        memory.lessons.delete(shown.id)
+        shown = next(lesson for lesson in memory.lessons.list() if lesson.failure)
+        memory.lessons.delete(shown.id).unwrap()
         assert memory.metrics.gain().corrected == 1
         assert memory.metrics.gain(since="0d").sessions == 0
 

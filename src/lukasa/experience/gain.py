@@ -95,7 +95,7 @@ def compute_gain(reader: Reader, since: datetime) -> MemoryGain:
                 continue
             seen.add((key, session))
             note = reader.get(key)
-            corrected += note is None or (note.seq > record.seq and note.origin != "tool")
+            corrected += note is None or note.deleted or (note.seq > record.seq and note.origin != "tool")
             if note is not None and note.kind == LESSON and note.body.get("failure"):
                 is_repeated = session in note.body.get("sessions", ())
                 repeated += is_repeated

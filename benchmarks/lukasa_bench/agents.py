@@ -71,7 +71,7 @@ class AgentReport:
 
 
 def run(
-    folder: Path, labels: Path | None, *, first: int | None = None, progress: Progress = lambda *_: None
+    folder: Path, labels: Path | None, *, first: int | None = None, progress: Progress | None = None
 ) -> AgentReport:
     """Replay the transcripts of a folder; each folder in it that has transcripts is a project with a store of its own."""
     events: list[AgentEvent] = []
@@ -83,14 +83,16 @@ def run(
     return score(events, truth)
 
 
-def replay(paths: Sequence[Path], work: Path, progress: Progress = lambda *_: None) -> Iterator[AgentEvent]:
+def replay(paths: Sequence[Path], work: Path, progress: Progress | None = None) -> Iterator[AgentEvent]:
     """Replay the sessions of one project in the order of their names."""
     store = work / "memory.db"
     lukasa.open(store).close()
     handlers, count_tokens, position = HookHandlers(str(store), "agent"), open_token_counter(), 0
+    handlers.warm_up()  # as the daemon does
     try:
         for number, path in enumerate(paths):
-            progress(work.name, number, len(paths))
+            if progress is not None:
+                progress("sessions", number, len(paths))
             session, transcript = _NUMBERED.sub("", path.stem), read_transcript(path)
             base = {"session_id": session, "transcript_path": str(path.resolve()), "cwd": str(work)}
 

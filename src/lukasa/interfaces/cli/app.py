@@ -189,7 +189,7 @@ PANELS = {
     "maintenance.doctor tour.tour",
     "Remember and recall": "confirm vault vault.scan vault.audit",
     "Sessions": "checkpoint recover forecast",
-    "Experience": "episode knowledge skill handoff ledger before-task consolidate continuity.continuity metrics",
+    "Experience": "episode knowledge lesson skill handoff ledger before-task consolidate continuity.continuity metrics gain",
     "Trust": "trust",
     "History and undo": "proposals records.log records.show undo.undo quarantine quarantined release undo.erase",
     "Maintenance": "stats verify compact maintenance.allow recall.reembed jobs.worker jobs",

@@ -22,7 +22,7 @@ from lukasa.core.record import DERIVED_FROM, Draft, Link, digest_of, encode_draf
 from lukasa.core.scope import RESERVED_NAMES, SPEAKER_ROLES, SYSTEM
 from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.interfaces.api_tokens import token_from_environment
-from lukasa.interfaces.auth import single_token_source
+from lukasa.interfaces.auth import SingleToken
 from lukasa.interfaces.cli.app import app
 from lukasa.interfaces.hooks.handlers import save_turns
 from lukasa.interfaces.http.app import build_app
@@ -181,7 +181,7 @@ def test_over_http_the_author_is_the_agent_of_the_token(tmp_path):
     stores = CallerStores(str(tmp_path / "agents.db"), Caller(), embedder="hash")
     token = token_from_environment("the-token-of-ada-here", "ada", None)
     headers = {"Authorization": "Bearer the-token-of-ada-here"}
-    with TestClient(build_app(stores, single_token_source(token), ["testserver"]), headers=headers) as client:
+    with TestClient(build_app(stores, SingleToken(token), ["testserver"]), headers=headers) as client:
         turn = {"role": "user", "content": "The port is 8080", "speaker": "ben"}
         assert client.post("/v1/conversations/s1/turns", json=turn).status_code == 201
         assert client.post("/v1/memories", json={"text": "The port of heron is 8080."}).status_code == 201
@@ -204,7 +204,7 @@ def test_a_token_with_scopes_and_no_agent_only_reads(tmp_path):
     token = token_from_environment("the-token-of-a-team-here", "", ("shared",))  # also as an older store may have it
     assert (token.access, token.read_only) == ("read", True)
     headers = {"Authorization": "Bearer the-token-of-a-team-here"}
-    with TestClient(build_app(stores, single_token_source(token), ["testserver"]), headers=headers) as client:
+    with TestClient(build_app(stores, SingleToken(token), ["testserver"]), headers=headers) as client:
         assert client.get("/v1/memories").status_code == 200
         answer = client.post("/v1/memories", json={"text": "The owner of heron is ben."})
         assert (answer.status_code, "only read" in answer.json()["detail"]) == (403, True)
@@ -406,7 +406,7 @@ def test_every_interface_shows_who_imported_a_record(tmp_path):
     stores = CallerStores(store, Caller(), embedder="hash")
     token = token_from_environment("the-token-of-ada-here", "ada", None)
     headers = {"Authorization": "Bearer the-token-of-ada-here"}
-    with TestClient(build_app(stores, single_token_source(token), ["testserver"]), headers=headers) as client:
+    with TestClient(build_app(stores, SingleToken(token), ["testserver"]), headers=headers) as client:
         place = "/v1/records/shared/note/n"
         assert client.get(place).json()["imported"]["by"] == ""
         assert [version["imported"]["by"] for version in client.get(place + "/history").json()["versions"]] == [""]

@@ -32,7 +32,7 @@ class Operation:
     columns: str = ""
     """The columns of the table in the shell, as ``render.show`` takes them."""
     sentence: str = ""
-    """What the shell prints after a write, with fields of the record in braces, or for an empty list."""
+    """What the shell prints: after a write or for a report, with fields of it in braces, or instead of a table without rows."""
     help: str = ""
     """What the shell says about the command, where the docstring speaks of Python."""
     example: str = ""
@@ -156,7 +156,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("context.load", "reads", "GET /v1/conversations/{conversation_id}", "context show", help="Show a conversation: its summary, facts, tasks and newest turns.", example="context show s1"),
     Operation("context.delete", "deletes", "DELETE /v1/conversations/{conversation_id}", "context delete",
               help="Delete a conversation with its turns, facts and summary.\n\n`lukasa undo` brings it back; `lukasa erase` removes it for good.", example="context delete s1"),
-    Operation("context.append", "writes", "POST /v1/conversations/{conversation_id}/turns", "context append", "context_append", offers="key",
+    Operation("context.append", "writes", "POST /v1/conversations/{conversation_id}/turns", "context append", "context_append", offers="key", sentence="Stored turn {id} ({tokens:count token}).",
               help="Add a turn to a conversation. A new id starts a new conversation.", example='context append s1 user "We decided to use PostgreSQL."'),
     Operation("context.extend", "writes", "POST /v1/conversations/{conversation_id}/turns/bulk"),
     Operation("context.transcript", "reads", "GET /v1/conversations/{conversation_id}/turns", "context transcript", answer="turns", columns="turn=id, time=timestamp, who=name, tokens, content", sentence="There are no turns.",
@@ -305,7 +305,7 @@ OPERATIONS: tuple[Operation, ...] = (
               help="List damage and lost changes of a session, oldest first.", example="checkpoint incidents demo"),
     Operation("sessions.archive", "reads", "GET /v1/sessions/{session_id}/archive", "checkpoint archive", answer="pruned", sentence="Nothing was archived.",
               help="List what pruning moved from a session's state to the archive, oldest first.", example="checkpoint archive demo"),
-    Operation("sessions.compress_old_checkpoints", "writes", "POST /v1/sessions/{session_id}/compression", "checkpoint compress-old-checkpoints",
+    Operation("sessions.compress_old_checkpoints", "writes", "POST /v1/sessions/{session_id}/compression", "checkpoint compress-old-checkpoints", sentence="Compressed {compressed:count checkpoint}, dropped {dropped:count}.",
               help="Compress old checkpoint files of a session, and drop compressed ones beyond a number.", example="checkpoint compress-old-checkpoints demo --keep 5"),
     Operation("sessions.prune", "writes", "POST /v1/sessions/{session_id}/pruning", "checkpoint prune", help="Move old entries of a session's state to the archive.", example="checkpoint prune demo"),
     Operation("sessions.configuration", "reads", "GET /v1/session-configuration"),
@@ -323,7 +323,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("forecasts.received", "reads", "GET /v1/forecasts/received", answer="signals"),
     Operation("forecasts.receive", "writes", "POST /v1/forecasts/received", answer="signals"),
     Operation("forecasts.retry_signals", "writes", "POST /v1/forecasts/signals/retries"),
-    Operation("forecasts.expire_due", "writes", "POST /v1/forecasts/expiry", "forecast expire-due", answer="expired", help="Close every prediction whose due time has passed.", example="forecast expire-due"),
+    Operation("forecasts.expire_due", "writes", "POST /v1/forecasts/expiry", "forecast expire-due", answer="expired", sentence="{expired:count prediction} expired.", help="Close every prediction whose due time has passed.", example="forecast expire-due"),
     Operation("forecasts.reasoning", "reads", "GET /v1/forecasts/markets/{market_id}"),
     Operation("forecasts.reason", "writes", "POST /v1/forecasts/markets/{market_id}"),
     Operation("forecasts.estimate", "reads", "GET /v1/forecasts/markets/{market_id}/estimate", answer="probability"),
@@ -423,12 +423,12 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("journal.erase", "erases", "POST /v1/journal/erasures", "erase", example='erase --subject "Ada Lovelace" --reason "asked to be forgotten"'),
     Operation("journal.verify", "reads", "POST /v1/journal/verification", "verify", progress="Verifying",
               help="Check the log, the indexes and the vectors for damage, and list what is damaged.\n\nChanges nothing. Exit code 6: something is damaged.", example='verify || echo "the store is damaged"'),
-    Operation("journal.compact", "erases", "POST /v1/journal/compaction", "compact", progress="Compacting", help="Drop superseded versions for good and free their space. The newest version of a record stays.",
+    Operation("journal.compact", "erases", "POST /v1/journal/compaction", "compact", progress="Compacting", sentence="Dropped {versions:count superseded version}: from {bytes_before:size} to {bytes_after:size}.", help="Drop superseded versions for good and free their space. The newest version of a record stays.",
               example="compact --before 2026-01-01"),
     # Background work
     Operation("jobs.list", "reads", "GET /v1/jobs", "jobs list", answer="jobs", help="List background jobs that are waiting, running or failed.", example="jobs list --state failed"),
     Operation("jobs.defer", "writes", "POST /v1/jobs"),
-    Operation("jobs.status", "reads", "GET /v1/jobs/status", "jobs status", help="Count background jobs by state.", example="jobs status"),
+    Operation("jobs.status", "reads", "GET /v1/jobs/status", "jobs status", sentence="{waiting:,} waiting, {running:,} running, {failed:,} failed.", help="Count background jobs by state.", example="jobs status"),
     Operation("jobs.result", "reads", "GET /v1/jobs/{id}/result", "jobs result", help="Print what a job returned when it was done.", example="jobs result 019c…"),
     Operation("jobs.retry", "writes", "POST /v1/jobs/{id}/retry", "jobs retry", help="Queue a failed job again.", example="jobs retry 019c…"),
     Operation("jobs.drop", "deletes", "DELETE /v1/jobs/{id}", "jobs drop", help="Delete a waiting or failed job.", example="jobs drop 019c…"),

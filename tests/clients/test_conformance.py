@@ -12,7 +12,7 @@ pytest.importorskip("mcp")
 import uvicorn
 
 from lukasa.interfaces.api_tokens import token_from_environment
-from lukasa.interfaces.auth import single_token_source
+from lukasa.interfaces.auth import SingleToken
 from lukasa.interfaces.http_server import list_host_names
 from lukasa.interfaces.mcp.http import build_app
 from lukasa.interfaces.mcp.server import build_server
@@ -41,7 +41,7 @@ def address(tmp_path_factory):
     token = token_from_environment(TOKEN, "ada", None)
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    app = build_app(server, single_token_source(token), list_host_names("127.0.0.1", port))
+    app = build_app(server, SingleToken(token), list_host_names("127.0.0.1", port))
 
     async def with_token(scope, receive, send):
         if scope["type"] == "http":

@@ -14,7 +14,7 @@ import httpx2
 
 from lukasa.errors import NotAllowed
 from lukasa.interfaces.api_tokens import token_from_environment
-from lukasa.interfaces.auth import StoreTokenSource, TokenAuthMiddleware, single_token_source
+from lukasa.interfaces.auth import SingleToken, StoreTokenSource, TokenAuthMiddleware
 from lukasa.interfaces.limits import MAX_BODY_BYTES
 from lukasa.interfaces.stores import CALLER_KEY, CURRENT_REQUEST, Caller, CallerStores
 
@@ -34,7 +34,7 @@ def request(headers: dict[str, str]) -> tuple[Any, list[Any]]:
         await send({"type": "http.response.body", "body": b""})
 
     async def run() -> Any:
-        source = single_token_source(token_from_environment(SECRET, "ada", ("ada",)))
+        source = SingleToken(token_from_environment(SECRET, "ada", ("ada",)))
         transport = httpx2.ASGITransport(TokenAuthMiddleware(app, source, ["localhost:80"]))
         async with httpx2.AsyncClient(transport=transport) as client:
             return await client.post("http://localhost:80/", headers={"Host": "localhost:80", **headers})

@@ -10,16 +10,7 @@ import pytest
 from lukasa import Key, errors
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.errors import NotAccepted
-from lukasa.interfaces.outcomes import (
-    OUTCOMES,
-    REFUSALS,
-    ExitCode,
-    error_code,
-    outcome_of,
-    request_error,
-    row_of,
-    usage_error,
-)
+from lukasa.interfaces.outcomes import OUTCOMES, REFUSALS, ExitCode, error_code, outcome_of, request_error, row_of
 
 pytestmark = pytest.mark.requirement("DOO-2")
 
@@ -52,7 +43,7 @@ def test_only_an_accepted_outcome_is_reported_as_success(kind: type) -> None:
 @pytest.mark.parametrize("public", [False, True])
 def test_every_error_is_reported_with_its_code_message_and_hint(kind: type, public: bool) -> None:
     info = outcome_of(kind("It went wrong.", hint="Do better."), public=public)
-    assert (info.message, info.hint, info.exit_code) == ("It went wrong.", "Do better.", OUTCOMES[kind].exit_code)
+    assert (info.message, info.hint, info.row.exit_code) == ("It went wrong.", "Do better.", OUTCOMES[kind].exit_code)
     assert info.code == info.code.lower() == error_code(kind())
     assert info.code.replace("_", "") == kind.__name__.lower()
 
@@ -70,7 +61,7 @@ def test_an_outcome_that_is_not_accepted_is_raised_and_reported_as_itself() -> N
         with pytest.raises(NotAccepted) as stopped:
             outcome.unwrap()
         info = outcome_of(stopped.value)
-        assert (info.exit_code, info.http_status, info.code) == (exit_code, status, code)
+        assert (info.row.exit_code, info.row.http_status, info.code) == (exit_code, status, code)
         assert info.message == outcome.reason
         assert info == outcome_of(outcome)
 
@@ -114,8 +105,8 @@ def test_a_refused_request_has_a_status_and_advice(code: str, status: int) -> No
 
 
 def test_wrong_usage_has_its_own_code() -> None:
-    info = usage_error("No such option: --bogus")
-    assert (info.code, info.exit_code, info.http_status) == ("usage", ExitCode.USAGE, 422)
+    info = request_error("usage", "No such option: --bogus")
+    assert (info.code, info.row.exit_code, info.row.http_status) == ("usage", ExitCode.USAGE, 422)
     assert info.as_json() == {"error": {"code": "usage", "message": "No such option: --bogus", "hint": None}}
 
 

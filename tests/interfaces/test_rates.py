@@ -16,11 +16,10 @@ from starlette.testclient import TestClient
 
 import lukasa
 from lukasa.errors import NotAllowed
-from lukasa.interfaces import limits
-from lukasa.interfaces.api_tokens import ApiToken
+from lukasa.interfaces import api_tokens
+from lukasa.interfaces.api_tokens import ApiToken, LocalCounters, TokenLimits, TooManyRequests
 from lukasa.interfaces.auth import StoreTokenSource
 from lukasa.interfaces.http.app import build_app
-from lukasa.interfaces.limits import LocalCounters, TokenLimits, TooManyRequests
 from lukasa.interfaces.stores import Caller, CallerStores
 
 pytestmark = pytest.mark.requirement("DOO-4")
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.requirement("DOO-4")
 @pytest.fixture
 def servers(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[StoreTokenSource]]:
     """Return the tokens of two servers on one PostgreSQL store, which ask the counter at every request."""
-    monkeypatch.setattr(limits, "RECOUNT_SECONDS", 0.0)
+    monkeypatch.setattr(api_tokens, "RECOUNT_SECONDS", 0.0)
     with ExitStack() as stack:
         stores = [CallerStores(url, Caller(), embedder="hash") for _ in range(2)]
         for each in stores:
@@ -81,7 +80,7 @@ def test_a_server_takes_a_part_of_a_large_rate_at_a_time(servers: list[StoreToke
 
 def test_a_counter_of_one_process_begins_again_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(limits.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(api_tokens.time, "monotonic", lambda: now[0])
     one, token = TokenLimits(count=LocalCounters()), ApiToken("t", "0" * 64, "ada", rate=250)
     states = [one.count(token) for _ in range(250)]
     assert [state.left for state in states if state is not None] == list(range(249, -1, -1))

@@ -20,7 +20,7 @@ import lukasa
 from lukasa.core.canonical_json import encode
 from lukasa.errors import InvalidInput
 from lukasa.interfaces.api_tokens import token_from_environment
-from lukasa.interfaces.auth import single_token_source
+from lukasa.interfaces.auth import SingleToken
 from lukasa.interfaces.hooks.handlers import HookHandlers
 from lukasa.interfaces.http.app import build_app
 from lukasa.interfaces.mcp.server import build_server
@@ -71,7 +71,7 @@ def test_the_tool_of_mcp_answers_by_words(store: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("deadline", [None, 0.2])
 def test_the_http_api_answers_by_words(store: str, deadline: float | None) -> None:
     stores = CallerStores(store, Caller())
-    source = single_token_source(token_from_environment(SECRET, "ada", None))
+    source = SingleToken(token_from_environment(SECRET, "ada", None))
     app = build_app(stores, source, ["testserver"])
     with TestClient(app, headers={"Authorization": f"Bearer {SECRET}"}) as client:
         answer = client.post("/v1/recall", json={"query": QUESTION, "deadline": deadline}).json()

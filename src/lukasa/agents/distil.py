@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import PurePosixPath
 
 from lukasa.core.choices import LessonSubject
@@ -27,6 +26,10 @@ THING_NAME = re.compile(r"`[^`\n]{2,80}`|\b\w+(?:[./_]\w+)+\b|\b[a-z]+[A-Z]\w+|\
 """The name of a thing: code, a path, a word in camel or snake case, an option."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜ`*\"(])")
 _LIST_MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6})\s+")
+_ANNOUNCEMENTS, _CHANGES = (
+    tuple(f"{word} " for word in WORDS[name]) for name in ("agent_announcements", "agent_changes")
+)
+_REASONS = tuple(f" {word} " for word in WORDS["agent_reasons"])
 _ASKING_STARTS = ("would you", "do you", "should i", "shall i", "want me", "let me know", "möchtest", "soll ich")
 
 
@@ -47,16 +50,6 @@ class Learning:
     about: LessonSubject
     files: tuple[str, ...] = ()
     command: str = ""
-
-
-@cache
-def _starts(name: str) -> tuple[str, ...]:
-    return tuple(f"{word} " for word in WORDS[name])
-
-
-@cache
-def _phrases(name: str) -> tuple[str, ...]:
-    return tuple(f" {word} " for word in WORDS[name])
 
 
 def describe_outcome(transcript: Transcript) -> SessionOutcome:
@@ -157,11 +150,11 @@ def score_learning(text: str) -> float:
     start = f"{text.lower().lstrip(_BULLETS)} "
     names = {name.strip("`").lower() for name in THING_NAME.findall(text)}
     padded = f" {text.lower().translate(_BLANKED)} "
-    reasons = sum(phrase in padded for phrase in _phrases("agent_reasons"))
+    reasons = sum(phrase in padded for phrase in _REASONS)
     worth = min(len(names), 3) + min(reasons, 2)
-    if start.startswith(_starts("agent_announcements")):
+    if start.startswith(_ANNOUNCEMENTS):
         return worth - 2
-    return worth - 0.5 if start.startswith(_starts("agent_changes")) else worth
+    return worth - 0.5 if start.startswith(_CHANGES) else worth
 
 
 def subject_of(text: str) -> LessonSubject:

@@ -9,7 +9,6 @@ Whatever the session holds already, and what the project's own instructions say,
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from lukasa.experience.lessons import Lesson
 from lukasa.memory import Memory
 from lukasa.models.token_counter import open_token_counter
 from lukasa.storage.engine import Query
+from lukasa.text.dates import find_periods
 from lukasa.text.lexicon import STOP_WORDS, WORDS
 from lukasa.text.terms import distinct_words
 from lukasa.transfer.layouts.agent_transcripts import EDITING_TOOLS, spoken_text
@@ -55,7 +55,6 @@ _MAX_RECENT_EPISODES = 60
 _GUIDES = ("CLAUDE.md", "AGENTS.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
 _MAX_GUIDE_BYTES = 100_000
 _SAID_SHARE = 0.8
-_DAY = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
 
 
 @dataclass(slots=True)
@@ -285,7 +284,7 @@ def find_orders(words: Sequence[str]) -> set[str]:
 def refers_to_past(text: str) -> bool:
     """Return whether a request speaks of earlier work."""
     padded = " ".join(text[:_MAX_QUERY_LENGTH].lower().split())
-    return bool(_DAY.search(padded)) or any(f" {phrase} " in f" {padded} " for phrase in WORDS["earlier_work"])
+    return bool(find_periods(padded)) or any(f" {phrase} " in f" {padded} " for phrase in WORDS["earlier_work"])
 
 
 def build_query(prompt: str) -> str:

@@ -5,8 +5,9 @@ The checks need only the headers, so a request that fails them is answered befor
 
 from __future__ import annotations
 
+import hmac
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,16 +26,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lukasa.core.canonical_json import encode
 from lukasa.core.clock import SystemClock
 from lukasa.errors import LukasaError, NotAllowed
-from lukasa.interfaces.api_tokens import ApiToken, ApiTokens, hash_token, is_readable_by_others, is_secret_of
-from lukasa.interfaces.limits import (
-    MAX_BODY_BYTES,
-    MAX_IMPORT_BYTES,
-    MAX_OPEN_BODY_BYTES,
+from lukasa.interfaces.api_tokens import (
     RATE_WINDOW,
+    ApiToken,
+    ApiTokens,
     LocalCounters,
     RateState,
     TokenLimits,
+    hash_token,
+    is_readable_by_others,
 )
+from lukasa.interfaces.limits import MAX_BODY_BYTES, MAX_IMPORT_BYTES, MAX_OPEN_BODY_BYTES
 from lukasa.interfaces.outcomes import OutcomeInfo, outcome_of, request_error
 from lukasa.interfaces.page_sessions import PageSessions
 from lukasa.interfaces.stores import CALLER_KEY, Caller, CallerStores
@@ -45,6 +47,8 @@ TOKEN_KEY = "lukasa.token"  # noqa: S105 - the name of an entry
 SAFE_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 """Headers of every answer. Only the files of the dashboard say themselves how long they may be kept."""
 EVENT_STREAM = "text/event-stream"
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 1
 RECHECK_SECONDS = 0.25
 """How often the token of a request that takes long is checked."""
 _FRESH_SECONDS = 0.05
@@ -111,15 +115,10 @@ class TokenAuthMiddleware:
         if is_open:
             await self._app(scope, limit_body(receive, max_bytes), send)
             return
-        secret, find, at_once = (
-            read_secret(scope),
-            self._token_source,
-            not isinstance(self._token_source, StoreTokenSource),
-        )
+        secret, source = read_secret(scope), self._token_source
+        find, at_once = source, not isinstance(source, StoreTokenSource) or source.reads_at_once(secret)
         if not secret and self._sessions is not None and (secret := read_session(scope)):
             find, at_once = self._sessions.find, False
-        elif isinstance(self._token_source, StoreTokenSource):
-            at_once = self._token_source.reads_at_once(secret)
         find_token = partial(find, secret)
         try:
             token, rate = (
@@ -251,14 +250,19 @@ async def _refuse(
     info: OutcomeInfo, scope: Scope, receive: Receive, send: Send, state: RateState | None = None
 ) -> None:
     headers = {"Connection": "close"}
-    if info.http_status == 401:
+    if info.row.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if info.http_status in (429, 503):
-        headers["Retry-After"] = "1" if state is None else str(state.seconds)
     if state is not None:
-        headers |= state.as_headers()
-    answer = Response(encode(info.as_problem()), info.http_status, headers, "application/problem+json")
-    await answer(scope, receive, send)
+        headers |= {"Retry-After": str(state.seconds), **state.as_headers()}
+    await problem_response(info, headers)(scope, receive, send)
+
+
+def problem_response(info: OutcomeInfo, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response for a refusal, a conflict or an error."""
+    more = {"Retry-After": str(RETRY_AFTER_SECONDS)} if info.row.http_status in (429, 503) else {}
+    return Response(
+        encode(info.as_problem()), info.row.http_status, {**SAFE_HEADERS, **more, **(headers or {})}, PROBLEM_MEDIA_TYPE
+    )
 
 
 def _add_headers(send: Send, more: dict[str, str]) -> Send:
@@ -295,17 +299,12 @@ class SingleToken:
     token: ApiToken
 
     def __call__(self, secret: str) -> ApiToken | None:
-        """Return the token if it has a secret."""
-        return self.token if is_secret_of(secret, self.token) else None
+        """Return the token if it has a secret. Compares in constant time."""
+        return self.token if hmac.compare_digest(hash_token(secret), self.token.sha256) else None
 
     def find_hash(self, sha256: str) -> ApiToken | None:
         """Return the token if its secret has a hash."""
         return self.token if sha256 == self.token.sha256 else None
-
-
-def single_token_source(token: ApiToken) -> SingleToken:
-    """Return a source of one token."""
-    return SingleToken(token)
 
 
 class StoreTokenSource:
@@ -345,7 +344,7 @@ class StoreTokenSource:
 
     def reads_at_once(self, secret: str) -> bool:
         """Return whether finding the token takes microseconds: it is in an open file, and its use needs no record now."""
-        memory, opened = self._stores.find_open(Caller()), self._opened
+        memory, opened = self._stores.opened.get(Caller()), self._opened
         if memory is None or opened is None or opened[0] is not memory.journal:
             return False
         _, tokens, is_file = opened
@@ -353,7 +352,8 @@ class StoreTokenSource:
 
     def open(self) -> ApiTokens:
         """Return the tokens of the store, which is opened if it is closed."""
-        journal = self._stores.for_caller(Caller()).journal
+        owner = Caller()
+        journal = (self._stores.opened.get(owner) or self._stores.for_caller(owner)).journal
         if self._opened is None or self._opened[0] is not journal:
             is_file = journal.change_stamp() is not None
             self._opened = (journal, ApiTokens(journal, SystemClock()), is_file)

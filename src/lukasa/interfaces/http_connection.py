@@ -133,11 +133,11 @@ class LimitedConnection(_Parser):
         if cycle is None or cycle.response_complete or not (cycle.response_started or waits_its_turn):
             info = request_error(code, message)
             body = encode(info.as_problem())
-            phrase = HTTPStatus(info.http_status).phrase
+            phrase = HTTPStatus(info.row.http_status).phrase
             more = "".join(f"{name}: {value}\r\n" for name, value in SAFE_HEADERS.items())
-            more += "Retry-After: 1\r\n" if info.http_status == 503 else ""
+            more += "Retry-After: 1\r\n" if info.row.http_status == 503 else ""
             head = (
-                f"HTTP/1.1 {info.http_status} {phrase}\r\nContent-Type: application/problem+json\r\n"
+                f"HTTP/1.1 {info.row.http_status} {phrase}\r\nContent-Type: application/problem+json\r\n"
                 f"Content-Length: {len(body)}\r\n{more}Connection: close\r\n\r\n"
             )
             self.transport.write(head.encode() + body)

@@ -142,22 +142,6 @@ class OutcomeInfo:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def exit_code(self) -> ExitCode:
-        return self.row.exit_code
-
-    @property
-    def http_status(self) -> int:
-        return self.row.http_status
-
-    @property
-    def problem_type(self) -> str:
-        return self.row.problem_type
-
-    @property
-    def tool_outcome(self) -> ToolOutcome:
-        return self.row.tool_outcome
-
-    @property
     def agent_hint(self) -> str | None:
         return self.hint or self.row.agent_hint
 
@@ -172,9 +156,9 @@ class OutcomeInfo:
     def as_problem(self) -> dict[str, Any]:
         """Return the body of an ``application/problem+json`` response (RFC 9457)."""
         problem = {
-            "type": PROBLEM_PREFIX + self.problem_type,
-            "title": self.problem_type.replace("-", " ").capitalize(),
-            "status": self.http_status,
+            "type": PROBLEM_PREFIX + self.row.problem_type,
+            "title": self.row.problem_type.replace("-", " ").capitalize(),
+            "status": self.row.http_status,
             "detail": self.message,
             "code": self.code,
         }
@@ -238,13 +222,8 @@ def outcome_of(result: Refused | Conflict | BaseException, *, public: bool = Fal
     return OutcomeInfo("unexpected", f"{type(result).__name__}: {result}", hint, row)
 
 
-def usage_error(message: str, hint: str | None = None) -> OutcomeInfo:
-    """Return how wrong usage of an interface is reported."""
-    return OutcomeInfo("usage", message, hint, REFUSALS["usage"])
-
-
 def request_error(code: str, message: str) -> OutcomeInfo:
-    """Return how an HTTP request is reported that an interface refuses before it calls the library."""
+    """Return how a request or a command is reported that an interface refuses before it calls the library."""
     return OutcomeInfo(code, message, None, REFUSALS[code])
 
 

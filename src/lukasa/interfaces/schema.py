@@ -32,14 +32,11 @@ SHAPES: Mapping[str, str] = {
         "action_log?:list[object] errors_encountered?:list[object] artifacts_produced?:list[object] "
         "git_commit?:str|None ..."
     ),
-    "ForecastScores": "**",
     "Handoff": (
         "id:str from_agent?:str to_agent?:str timestamp?:str context?:dict[str,object] status:str read_at?:str|None "
         "accepted_at?:str|None accepted_by?:str|None completed_at?:str|None result?:str|None ..."
     ),
-    "InfluenceMatrices": "**",
     "KnowledgeItem": "kind:str id:str confidence?:float usage_count?:int category?:str|None links?:list[dict[str,str]] ...",
-    "LeftOutRecord": "scope:str kind:str id:str reason",
     "Ledger": (
         "agent_id last_checkpoint?:str tasks_completed?:int current_task?:str|None state?:dict[str,object] "
         "context?:dict[str,object] ..."
@@ -70,7 +67,6 @@ SHAPES: Mapping[str, str] = {
     ),
     "SimilarMemoryPair": "ids:list[str] overlap sequence meaning difference texts:list[str]",
     "Skill": "id:str scope:str version:int success_rate ...",
-    "TaskDashboard": "**",
     "Tick": "id scope author text at",
     "TrustMetrics": "agents ...",
     "TrustScore": (
@@ -80,7 +76,6 @@ SHAPES: Mapping[str, str] = {
     "Turn": (
         "id timestamp:str|None role content token_count speaker?:str tool_calls?:list[dict[str,object]] tool_call_id?:str is_unsaid?:bool ..."
     ),
-    "VaultHit": "score memory superseded_by? contradicts?",
     "VaultMemory": (
         "id text scope category tier topic_id tags created_at updated_at source deleted_at version distinct_from?:list[str] "
         "expires_at?:str confirmed_at?:str stated_at?:str"
@@ -190,8 +185,10 @@ class SchemaBook:
             for each in FIELDS[kind.__name__].split():
                 self._add_word(found, kind, each)
         elif word == "**":
-            for name, hint in _field_hints(kind):
-                self._add(found, name, self.describe(hint))
+            hints = read_hints(kind)
+            names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields  # type: ignore[attr-defined]
+            for name in names:
+                self._add(found, name, self.describe(hints[name]))
         elif word.startswith("**"):
             self._merge(found, self.describe(_attribute_hint(kind, word[2:])))
         elif word == "...":
@@ -219,12 +216,6 @@ def _without(hint: Any, *unwanted: Any) -> Any:
         return hint
     kept = [part for part in get_args(hint) if part not in unwanted]
     return reduce(lambda one, other: one | other, kept)
-
-
-def _field_hints(kind: type) -> Iterator[tuple[str, Any]]:
-    hints = read_hints(kind)
-    names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields  # type: ignore[attr-defined]
-    yield from ((name, hints[name]) for name in names)
 
 
 def _attribute_hint(kind: type, path: str) -> Any:

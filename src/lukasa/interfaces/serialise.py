@@ -13,27 +13,19 @@ from datetime import date, datetime, timedelta
 from functools import cache
 from operator import attrgetter
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from lukasa.core.clock import to_iso
 from lukasa.core.freshness import describe_freshness
 from lukasa.core.record import Key, Record
 
 if TYPE_CHECKING:
-    from lukasa.context import Turn
-    from lukasa.experience import Briefing, Handoff, Lesson, Skill
+    from lukasa.experience import Briefing, Skill
     from lukasa.journal import ImportReceipt
     from lukasa.recall.recall import RecallHit, RecallResult
-    from lukasa.storage.archive import Manifest
     from lukasa.transfer.copy import CopyResult
-    from lukasa.transfer.layouts.vault_jsonl import VaultImportResult
-    from lukasa.transfer.sources.importer import SourceImportResult
-    from lukasa.vault.lexical_search import VaultHit
-    from lukasa.vault.placement import Tick
-    from lukasa.vault.review import SimilarMemoryPair
 
 Json = dict[str, Any]
-EncoderT = TypeVar("EncoderT", bound=Callable[..., dict[str, Any]])
 
 FIELDS: Mapping[str, str] = {
     "ApiToken": "name access agent scopes rate expires_at made_at last_used",
@@ -54,12 +46,10 @@ FIELDS: Mapping[str, str] = {
     "Eligibility": "agent viable not_viable_because=why",
     "Entity": "name entityType=entity_type observations",
     "ErasureReceipt": "receipt=id records versions by_kind residue files restored",
-    "Key": "scope kind id",
+    "LeftOutRecord": "**record.key reason",
     "KindProof": "** holds",
-    "Link": "relation to",
     "Match": "score record",
     "Neighbour": "relation direction **key",
-    "Proposal": "id scope by at state why changes",
     "ProposedChange": "**key now proposed deletes links",
     "RankingSignal": "value weight share",
     "Record": (
@@ -77,12 +67,14 @@ FIELDS: Mapping[str, str] = {
     "RubricEffect": "days before after",
     "SyncConflict": "**key version",
     "SyncResult": "holds **",
+    "Turn": "id timestamp role content token_count=tokens speaker? tool_calls? tool_call_id? is_unsaid? **extra",
+    "VaultHit": "score memory superseded_by? contradicts?",
     "VerifyReport": "sound versions findings set_aside forged_rules",
 }
 """Values that are shown by some of their attributes, in this order.
 
-``name=path`` renames an attribute or reaches into one, ``**path`` merges the JSON of an attribute, and ``**`` alone means
-all fields of the dataclass.
+``name=path`` renames an attribute or reaches into one, ``name?`` leaves out an empty one, ``**path`` merges the JSON of an
+attribute, and ``**`` alone means all fields of the dataclass.
 """
 
 
@@ -120,47 +112,33 @@ def to_json(value: Any) -> Any:
 
 def _selected_fields(value: Any, selection: str) -> Json:
     found: Json = {}
-    for name, read in _parse_selection(selection):
-        if name:
-            found[name] = to_json(read(value))
-        else:
-            found |= to_json(read(value))
+    for name, read, is_optional in _parse_selection(selection):
+        shown = to_json(read(value))
+        if not name:
+            found |= shown
+        elif shown or not is_optional:
+            found[name] = shown
     return found
 
 
 @cache
-def _parse_selection(selection: str) -> list[tuple[str, Callable[[Any], Any]]]:
-    """Parse a row of ``FIELDS`` into names and functions that read the value; merged values have no name."""
-    found: list[tuple[str, Callable[[Any], Any]]] = []
+def _parse_selection(selection: str) -> list[tuple[str, Callable[[Any], Any], bool]]:
+    """Parse a row of ``FIELDS`` into names, functions that read the value, and what may be missing; merged values have no name."""
+    found: list[tuple[str, Callable[[Any], Any], bool]] = []
     for word in selection.split():
         name, _, path = word.partition("=")
         if word == "**":
-            found.append(("", _dataclass_fields))
+            found.append(("", _dataclass_fields, False))
         elif word.startswith("**"):
-            found.append(("", attrgetter(word[2:])))
+            found.append(("", attrgetter(word[2:]), False))
         else:
-            found.append((name, attrgetter(path or name)))
+            plain = name.removesuffix("?")
+            found.append((plain, attrgetter(path or plain), plain != name))
     return found
 
 
 def _dataclass_fields(value: Any) -> Json:
     return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
-
-
-_ENCODERS: dict[str, Callable[..., Json]] = {}
-
-
-def registered_names() -> frozenset[str]:
-    """Return the names of the classes whose JSON is declared here."""
-    return frozenset((*FIELDS, *_ENCODERS))
-
-
-def _encodes(class_name: str) -> Callable[[EncoderT], EncoderT]:
-    def register(encoder: EncoderT) -> EncoderT:
-        _ENCODERS[class_name] = encoder
-        return encoder
-
-    return register
 
 
 def versions_json(records: Sequence[Record], imports: Mapping[bytes, ImportReceipt]) -> list[Json]:
@@ -182,67 +160,22 @@ def restore_json(restored: Mapping[Key, Sequence[int]]) -> list[Json]:
     return [{"record": to_json(key), "versions": list(numbers)} for key, numbers in restored.items()]
 
 
-@_encodes("RecallHit")
 def _recall_hit(hit: RecallHit, *, explain: bool = False) -> Json:
-    found: Json = {"score": hit.score, "relevance": round(hit.relevance, 3), "trust": hit.trust}
-    found["record"] = to_json(hit.record)
-    if hit.superseded_by is not None:
-        found["superseded_by"] = to_json(hit.superseded_by)
-    if hit.supersedes:
-        found["supersedes"] = to_json(hit.supersedes)
-    if hit.contradicts is not None:
-        found["contradicts"] = to_json(hit.contradicts)
-    if hit.orders:
-        found["orders"] = hit.orders
+    found = _selected_fields(hit, "score relevance trust record superseded_by? supersedes? contradicts? orders?")
+    found["relevance"] = round(hit.relevance, 3)
     if explain:
         found["signals"] = {signal.name: to_json(signal) for signal in hit.signals}
         found |= {"repeats": hit.repeats, "crowded": hit.crowded}
     return found
 
 
-@_encodes("RecallResult")
 def recall_json(result: RecallResult, *, explain: bool = False) -> Json:
     """Return a recall; with ``explain`` the signals of each hit and the next candidates too."""
-    answer: Json = {
-        "hits": [_recall_hit(hit, explain=explain) for hit in result.hits],
-        "nothing_relevant": result.nothing_relevant,
-        "unindexed": result.unindexed,
-        "embedder": result.embedder,
-        "note": result.note,
-    }
-    if result.left_out:
-        answer["left_out"] = list(map(to_json, result.left_out))
+    answer: Json = {"hits": [_recall_hit(hit, explain=explain) for hit in result.hits]}
+    answer |= _selected_fields(result, "nothing_relevant unindexed embedder note left_out?")
     if explain:
         answer["dropped"] = [_recall_hit(hit, explain=True) for hit in result.dropped]
     return answer
-
-
-@_encodes("VaultHit")
-def _vault_hit(hit: VaultHit) -> Json:
-    found: Json = {"score": hit.score, "memory": to_json(hit.memory)}
-    if hit.superseded_by is not None:
-        found["superseded_by"] = hit.superseded_by
-    if hit.contradicts is not None:
-        found["contradicts"] = hit.contradicts
-    return found
-
-
-@_encodes("SimilarMemoryPair")
-def _similar_memory_pair(pair: SimilarMemoryPair) -> Json:
-    return {
-        "ids": [pair.one.id, pair.other.id],
-        "overlap": pair.overlap,
-        "sequence": pair.sequence,
-        "meaning": pair.meaning,
-        "difference": to_json(pair.difference),
-        "texts": [pair.one.text, pair.other.text],
-    }
-
-
-@_encodes("Tick")
-def _tick(tick: Tick) -> Json:
-    at = to_iso(tick.at.replace(microsecond=0))
-    return {"id": tick.id, "scope": tick.scope, "author": tick.author, "text": tick.text, "at": at}
 
 
 def vault_record_json(record: Record) -> Json:
@@ -252,59 +185,17 @@ def vault_record_json(record: Record) -> Json:
     return parse_memory(record).as_json()
 
 
-@_encodes("Turn")
-def _turn(turn: Turn) -> Json:
-    required = {
-        "id": turn.id,
-        "timestamp": None if turn.timestamp is None else to_iso(turn.timestamp),
-        "role": turn.role,
-        "content": turn.content,
-        "token_count": turn.tokens,
-    }
-    optional = {
-        "speaker": turn.speaker,
-        "tool_calls": list(turn.tool_calls),
-        "tool_call_id": turn.tool_call_id,
-        "is_unsaid": turn.is_unsaid,
-    }
-    return required | {name: value for name, value in optional.items() if value} | dict(turn.extra)
-
-
-@_encodes("KnowledgeItem")
-def _knowledge_item(item: Any) -> Json:
-    return {"kind": item.kind, **item.as_json()}
-
-
-@_encodes("Handoff")
-def _handoff(handoff: Handoff) -> Json:
-    return handoff.as_json() | {"status": handoff.status}
-
-
-@_encodes("Lesson")
-def _lesson(lesson: Lesson) -> Json:
-    return lesson.as_json()
-
-
-@_encodes("Skill")
 def _skill(skill: Skill) -> Json:
     body = {name: value for name, value in skill.record.body.items() if name != "markdown"}
     head = {"id": skill.id, "scope": skill.record.scope, "version": skill.record.version}
     return {**head, **body, "success_rate": skill.success_rate}
 
 
-@_encodes("SkillSyncResult")
-def _skill_sync_result(result: Any) -> Json:
-    ids = _selected_fields(result, "taken written conflicts")
-    return ids | {"faults": [{"file": name, "reason": reason} for name, reason in result.faults]}
-
-
-@_encodes("BriefingEntry")
 def _briefing_entry(entry: Any, *, full: bool = False) -> Json:
-    line: Json = {**to_json(entry.record.key), "line": entry.line, "score": round(entry.score, 4)}
-    return line | {"record": to_json(entry.record)} if full else line
+    shown = _selected_fields(entry, "**record.key line score record" if full else "**record.key line score")
+    return shown | {"score": round(entry.score, 4)}
 
 
-@_encodes("Briefing")
 def briefing_json(briefing: Briefing, *, full: bool = False) -> Json:
     """Return a briefing; with ``full`` each entry's record too."""
     entries = (*briefing.known, *briefing.relevant, *briefing.avoid, *briefing.skills)
@@ -312,23 +203,9 @@ def briefing_json(briefing: Briefing, *, full: bool = False) -> Json:
         _briefing_entry(entry, full=full) | {"age": describe_freshness(entry.record, briefing.asked_at)}
         for entry in entries
     ]
-    answer = briefing.task | {"memories": memories}
-    return answer | {"left_out": list(map(to_json, briefing.left_out))} if briefing.left_out else answer
+    return briefing.task | {"memories": memories} | _selected_fields(briefing, "left_out?")
 
 
-@_encodes("LeftOutRecord")
-def _left_out_record(entry: Any) -> Json:
-    return {**to_json(entry.record.key), "reason": entry.reason}
-
-
-@_encodes("Manifest")
-def _manifest(manifest: Manifest) -> Json:
-    names = _selected_fields(manifest, "name number made_at archive sha256 encrypted bytes=size")
-    return {**names, "files": len(manifest.files), "facts": dict(manifest.facts)}
-
-
-@_encodes("LogImportResult")
-@_encodes("LayoutImportResult")
 def import_json(result: Any, place: str = "line") -> Json:
     """Return an import; ``place`` names what a refusal points at, a line or a file."""
     refused = [{place: where, "reason": reason} for where, reason in result.refused]
@@ -336,21 +213,51 @@ def import_json(result: Any, place: str = "line") -> Json:
     return {"added": result.added, "present": result.present, "refused": refused, **more}
 
 
-@_encodes("SourceImportResult")
-def _source_import_result(result: SourceImportResult) -> Json:
-    counts = _selected_fields(result, "format added memories conversations turns files present redacted")
-    refused = [{"where": where, "code": code, "reason": reason} for where, code, reason in result.refusals]
-    return {**counts, "refused": refused}
-
-
-@_encodes("VaultImportResult")
-def _vault_import_result(result: VaultImportResult) -> Json:
-    refused = [{"line": line, "code": why.code, "reason": why.reason} for line, why in result.refused]
-    return _selected_fields(result, "memories versions present") | {"refused": refused}
-
-
-@_encodes("CopyResult")
 def _copy_result(result: CopyResult) -> Json:
     from lukasa.transfer.copy import NOT_COPIED
 
     return _selected_fields(result, "added present refused refusals proof") | {"not_copied": list(NOT_COPIED)}
+
+
+_ENCODERS: Mapping[str, Callable[[Any], Json]] = {
+    "Briefing": briefing_json,
+    "BriefingEntry": _briefing_entry,
+    "CopyResult": _copy_result,
+    "Handoff": lambda handoff: handoff.as_json() | {"status": handoff.status},
+    "KnowledgeItem": lambda item: {"kind": item.kind, **item.as_json()},
+    "LayoutImportResult": import_json,
+    "LogImportResult": import_json,
+    "Manifest": lambda manifest: (
+        _selected_fields(manifest, "name number made_at archive sha256 encrypted bytes=size files facts")
+        | {"files": len(manifest.files)}
+    ),
+    "RecallHit": _recall_hit,
+    "RecallResult": recall_json,
+    "SimilarMemoryPair": lambda pair: (
+        {"ids": [pair.one.id, pair.other.id]}
+        | _selected_fields(pair, "overlap sequence meaning difference")
+        | {"texts": [pair.one.text, pair.other.text]}
+    ),
+    "Skill": _skill,
+    "SkillSyncResult": lambda result: (
+        _selected_fields(result, "taken written conflicts")
+        | {"faults": [{"file": name, "reason": reason} for name, reason in result.faults]}
+    ),
+    "SourceImportResult": lambda result: (
+        _selected_fields(result, "format added memories conversations turns files present redacted")
+        | {"refused": [{"where": at, "code": code, "reason": reason} for at, code, reason in result.refusals]}
+    ),
+    "Tick": lambda tick: (
+        _selected_fields(tick, "id scope author text") | {"at": to_iso(tick.at.replace(microsecond=0))}
+    ),
+    "VaultImportResult": lambda result: (
+        _selected_fields(result, "memories versions present")
+        | {"refused": [{"line": line, "code": why.code, "reason": why.reason} for line, why in result.refused]}
+    ),
+}
+"""What values are shown as that have more than a row."""
+
+
+def registered_names() -> frozenset[str]:
+    """Return the names of the classes whose JSON is declared here."""
+    return frozenset((*FIELDS, *_ENCODERS))

@@ -51,8 +51,8 @@ class CallerStores:
         self._location = locate_store(store)
         self._is_found = is_found
         self._default_caller = caller
-        self._default_memory: Memory | None = None
-        self._memories: dict[Caller, Memory] = {}
+        self.opened: dict[Caller, Memory] = {}
+        """The store for each caller who had it since it was opened; empty while it is closed."""
         self._lock = threading.Lock()
 
     def current(self) -> Memory:
@@ -66,26 +66,19 @@ class CallerStores:
             raise NotAllowed("The request carries no token.")
         return self.for_caller(caller)
 
-    def find_open(self, caller: Caller) -> Memory | None:
-        """Return the store for a caller who had it before, if it is open. Never waits."""
-        default = self._default_memory
-        return default if default is None or caller == self._default_caller else self._memories.get(caller)
-
     def for_caller(self, caller: Caller) -> Memory:
         """Return the store for a caller. Opens it if it is closed."""
         with self._lock:
             default = self._default_caller
-            if self._default_memory is None:
+            if default not in self.opened:
                 if self._is_found and self._location.path is not None:
                     require_own_store(self._location.path)
-                self._default_memory = self._open_memory(agent=default.agent, scopes=default.scopes)
-            if caller == default:
-                return self._default_memory
-            if caller not in self._memories:
-                self._memories[caller] = self._default_memory.as_agent(
+                self.opened[default] = self._open_memory(agent=default.agent, scopes=default.scopes)
+            if caller not in self.opened:
+                self.opened[caller] = self.opened[default].as_agent(
                     caller.agent, caller.scopes, read_only=caller.read_only
                 )
-            return self._memories[caller]
+            return self.opened[caller]
 
     def check(self) -> None:
         """Open the store if it is closed, and read its position; raise the error that prevents it."""
@@ -112,8 +105,6 @@ class CallerStores:
     def close(self) -> None:
         """Close the store for all callers."""
         with self._lock:
-            views, default = list(self._memories.values()), self._default_memory
-            self._memories, self._default_memory = {}, None
-        for memory in (*views, default):
-            if memory is not None:
-                memory.close()
+            memories, self.opened = list(self.opened.values()), {}
+        for memory in reversed(memories):  # the one that was opened first, of which the others are views, is the last
+            memory.close()

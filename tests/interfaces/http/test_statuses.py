@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from lukasa import errors
 from lukasa.interfaces.api_tokens import token_from_environment
-from lukasa.interfaces.auth import single_token_source
+from lukasa.interfaces.auth import SingleToken
 from lukasa.interfaces.http.app import PROBLEMS, build_app
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.memory import Memory
@@ -86,7 +86,7 @@ def test_a_store_that_cannot_be_reached_is_told_by_503() -> None:
     stores = CallerStores("postgresql://nobody@127.0.0.1:1/none", Caller(), timeout=1.0)
     token = token_from_environment("a-token-of-some-length", "ada", None)
     client = TestClient(
-        build_app(stores, single_token_source(token), ["testserver"]),
+        build_app(stores, SingleToken(token), ["testserver"]),
         raise_server_exceptions=False,
         headers={"Authorization": "Bearer a-token-of-some-length"},
     )

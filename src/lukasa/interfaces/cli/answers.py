@@ -10,6 +10,7 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from string import Formatter
 from typing import Any, TypeVar
 
 import typer
@@ -80,6 +81,10 @@ def show_answer(call: Call, operation: Operation, answer: Any, given: Given) -> 
         rows = list(answer)
         last = operation.columns.rpartition(", ")[2].partition("=")[0].partition(":")[0]
         call.show(rows, columns=operation.columns, wrap=last, empty=operation.sentence)
+    elif operation.sentence:
+        found = to_json(answer)
+        found = found if isinstance(found, dict) else {operation.answer: found}
+        call.show(found, _SENTENCES.format(operation.sentence, **found))
     else:
         found = to_json(answer)
         call.show(found, fields={name.replace("_", " "): _format_field(value) for name, value in found.items()})
@@ -106,6 +111,20 @@ def view(record: Record) -> Any:
     return to_json(views[record.kind](record) if record.kind in views else record)
 
 
+class SentenceFormatter(Formatter):
+    """Fills fields into a sentence, in the forms of the columns of a table or, as ``{files:count file}``, counted with a noun."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a value in its form."""
+        if format_spec.startswith("count "):
+            return format_count(value if isinstance(value, int) else len(value), format_spec.removeprefix("count "))
+        form = render.FORMS.get(format_spec)
+        return str(super().format_field(value, format_spec) if form is None else form(value))
+
+
+_SENTENCES = SentenceFormatter()
+
+
 def show_written(call: Call, operation: Operation, accepted: Accepted, given: Given) -> None:
     """Print the record that was written, and the sentence of the row with its fields."""
     records = [record for record in accepted.records if record.kind == accepted.records[0].kind]
@@ -118,7 +137,7 @@ def show_written(call: Call, operation: Operation, accepted: Accepted, given: Gi
         cells = {**record.body, **shown}
         words = {name: format_cell(cell) if isinstance(cell, bool | None) else cell for name, cell in cells.items()}
         own = {"id": record.id, "version": record.version, "scope": record.scope, "record": record, "given": given}
-        lines.append(operation.sentence.format_map(words | own))
+        lines.append(_SENTENCES.vformat(operation.sentence, (), words | own))
     call.show(found[0] if len(found) == 1 else found, dict.fromkeys(lines))
 
 
@@ -268,12 +287,6 @@ def _show_conversation(call: Call, found: Any, _: Given) -> None:
     call.show(to_json(found), fields=fields)
     content: Column = ("content", lambda turn: " ".join(turn.content.split())[:200])
     call.show_more(columns=("turn=id, time=timestamp, who=name, tokens", content), rows=found.turns, wrap="content")
-
-
-@_prints("context.append")
-def _show_turn(call: Call, accepted: Accepted, _: Given) -> None:
-    turn = accepted.records[0]
-    call.show(turn, f"Stored turn {turn.id} ({format_count(turn.body['tokens'], 'token')}).")
 
 
 @_prints("context.delete")
@@ -555,12 +568,6 @@ def _show_pruned_state(call: Call, plan: Any, _: Given) -> None:
     call.show({"archived": plan.counts, "above_budget": list(plan.above)}, [f"Archived {archived}.", *above])
 
 
-@_prints("sessions.compress_old_checkpoints")
-def _show_compressed_files(call: Call, files: Any, _: Given) -> None:
-    count = format_count(len(files.compressed), "checkpoint")
-    call.show(asdict(files), f"Compressed {count}, dropped {len(files.dropped)}.")
-
-
 @_prints("sessions.recover")
 def _show_recovery(call: Call, report: Any, given: Given) -> None:
     session, changes = given["session_id"], format_count(report.replayed, "change")
@@ -602,11 +609,6 @@ def _show_predictions(call: Call, found: Any, _: Given) -> None:
         after=f"and {format_count(hidden, 'earlier one')}; --json shows all of them." if hidden > 0 else (),
         empty="There are no predictions.",
     )
-
-
-@_prints("forecasts.expire_due")
-def _show_expired(call: Call, expired: Sequence[str], _: Given) -> None:
-    call.show({"expired": expired}, f"{format_count(len(expired), 'prediction')} expired.")
 
 
 @_prints("forecasts.scores")
@@ -884,12 +886,6 @@ def _name_remedy(finding: Any) -> str:
     return "lukasa doctor --repair" if finding.repairable else "no"
 
 
-@_prints("journal.compact")
-def _show_log_compaction(call: Call, done: Any, _: Given) -> None:
-    sizes = f"from {format_size(done.bytes_before)} to {format_size(done.bytes_after)}"
-    call.show(done, f"Dropped {format_count(done.versions, 'superseded version')}: {sizes}.")
-
-
 @_prints("jobs.list")
 def _show_jobs(call: Call, found: Any, _: Given) -> None:
     counts = asdict(call.memory.jobs.status())
@@ -906,11 +902,6 @@ def _show_jobs(call: Call, found: Any, _: Given) -> None:
 def format_counts(counts: Mapping[str, int]) -> str:
     """Return how many jobs there are in each state."""
     return ", ".join(f"{count:,} {state}" for state, count in counts.items()) + "."
-
-
-@_prints("jobs.status")
-def _show_job_counts(call: Call, status: Any, _: Given) -> None:
-    call.show(status, format_counts(asdict(status)))
 
 
 @_prints("jobs.result")

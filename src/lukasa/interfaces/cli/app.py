@@ -33,7 +33,7 @@ from lukasa.interfaces.cli.options import (
     unwrap_help,
 )
 from lukasa.interfaces.hooks.client import expand_project
-from lukasa.interfaces.outcomes import ExitCode, OutcomeInfo, outcome_of, usage_error
+from lukasa.interfaces.outcomes import ExitCode, OutcomeInfo, outcome_of, request_error
 from lukasa.operations import OPERATIONS
 
 
@@ -60,7 +60,7 @@ class RootCommandGroup(CommandGroup):
         except typer.TyperException as error:
             if not as_json:
                 raise
-            ended = _print_failure(usage_error(error.format_message()), as_json=True)
+            ended = _print_failure(request_error("usage", error.format_message()), as_json=True)
         except InvalidInput as error:
             ended = _print_failure(outcome_of(error), as_json=as_json)
         finally:
@@ -77,7 +77,12 @@ class RootCommandGroup(CommandGroup):
     def __init__(self, *, commands: Any = None, **settings: Any) -> None:
         super().__init__(commands=commands, **settings)
         self._wants_json = False  # an error while words are parsed comes before the option is known
-        self.commands = self.commands or _list_commands()
+        if not self.commands:
+            self.commands = LazyCommands()
+            for panel, members in PANELS.items():
+                for member in members.split():
+                    name = "token" if member == "serve.app" else _command_name(member)
+                    self.commands.data[name] = partial(_make_command, name, member, panel)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the named command, and report every error that ends it."""
@@ -95,9 +100,9 @@ class RootCommandGroup(CommandGroup):
         except Exception as error:
             failure = outcome_of(error)
             _print_failure(failure, as_json=ctx.obj.json or self._wants_json)
-            if failure.exit_code is ExitCode.UNEXPECTED:
+            if failure.row.exit_code is ExitCode.UNEXPECTED:
                 traceback.print_exc()
-            raise typer.Exit(failure.exit_code) from error
+            raise typer.Exit(failure.row.exit_code) from error
         return answer
 
 
@@ -106,10 +111,10 @@ def _print_failure(failure: OutcomeInfo, *, as_json: bool) -> ExitCode:
         with suppress(OSError):  # stdout is full or closed: the error is printed to stderr below
             render.print_json(failure.as_json())
             sys.stdout.flush()
-            return failure.exit_code
+            return failure.row.exit_code
     sentence = f"Error: {failure.message}" + (f" {failure.hint}" if failure.hint else "")
     render.print_to_stderr(sentence, style="red")
-    return failure.exit_code
+    return failure.row.exit_code
 
 
 def _prepare_streams() -> None:
@@ -262,16 +267,6 @@ class LazyCommands(UserDict[str, Any]):
         if isinstance(command, partial):
             command = self.data[name] = command()
         return command
-
-
-def _list_commands() -> LazyCommands:
-    """Return the commands and groups of the panels."""
-    found = LazyCommands()
-    for panel, members in PANELS.items():
-        for member in members.split():
-            name = "token" if member == "serve.app" else _command_name(member)
-            found.data[name] = partial(_make_command, name, member, panel)
-    return found
 
 
 def _list_group(group: str) -> LazyCommands:

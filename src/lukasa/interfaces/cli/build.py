@@ -101,13 +101,6 @@ def describe(operation: Operation) -> str:
     return f"{text}\n\nExample: lukasa {operation.example or operation.shell}"
 
 
-def read_argument_texts(method: Callable[..., Any]) -> dict[str, str]:
-    """Return the description of each parameter in the docstring of a method."""
-    section = inspect.cleandoc(method.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
-    pairs = (line.strip().partition(":") for line in re.sub(r"\n {5,}", " ", section).splitlines())
-    return {name.lstrip("*"): text.strip() for name, _, text in pairs}
-
-
 def _plain_words(text: str) -> str:
     """Return a text of the library in the words of the shell; sentences with Python code are left out."""
     sentences = re.split(r"(?<=[.;]) ", text)
@@ -239,7 +232,8 @@ def find_shell_type(name: str, hint: Any) -> ShellType | None:
     if datetime in known:
         return ShellType(str, "TIME", _parse_time_or_text if name == "at" and str in known else parse_time)
     if str in known:
-        return ShellType(str, _metavar(name))
+        metavar = "ID" if re.search(r"(^|_)ids?$", name) else "NAME" if name in _NAMES else "TEXT"
+        return ShellType(str, metavar)
     if members[0] in (bool, int):
         return ShellType(members[0], "N" * (members[0] is int))
     if members[0] is float:
@@ -258,12 +252,6 @@ def find_shell_type(name: str, hint: Any) -> ShellType | None:
 def _is_a(hint: Any, base: type) -> bool:
     origin = get_origin(hint) or hint
     return isinstance(origin, type) and issubclass(origin, base)
-
-
-def _metavar(name: str) -> str:
-    if name in _TEXTS:
-        return "TEXT"
-    return "ID" if re.search(r"(^|_)ids?$", name) else "NAME" if name in _NAMES else "TEXT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,10 +346,11 @@ class ShellParameter:
 
 def read_parameters(operation: Operation) -> list[ShellParameter]:
     """Return the parameters of a method that its command takes, arguments first."""
+    from lukasa.methods import describe_parameters
     from lukasa.recall.memories import MemorySource  # which some modules import for type checkers only
 
     method = find_method(operation.method)
-    texts, order = read_argument_texts(method), operation.arguments.split()
+    texts, order = describe_parameters(method), operation.arguments.split()
     function, known = inspect.unwrap(method), {"MemorySource": MemorySource}
     hints = {
         name: eval(hint, function.__globals__, known)  # noqa: S307 - an annotation of our own

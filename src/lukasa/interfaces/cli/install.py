@@ -35,8 +35,9 @@ def install(
 
     Example: lukasa install claude-code --project --dry-run
     """
-    from lukasa.config import find_user_store, locate_store
+    from lukasa.config import STORE_FILE, find_user_store, locate_store
     from lukasa.interfaces.hooks.config import PRODUCTS, apply_change, plan_changes
+    from lukasa.own_stores import make_project_folder, require_own_store
 
     require_choice(product, (*PRODUCTS, HERMES), "a product that can be configured")
     if project and product == HERMES:
@@ -76,7 +77,10 @@ def install(
         for change in needed:
             apply_change(change)
         if not user and call.store is None and not undo and product != HERMES:
-            _prepare_project(call, folder)
+            try:
+                require_own_store(make_project_folder(folder) / STORE_FILE)
+            except LukasaError as error:  # the store that is there came from somebody else
+                call.warn(str(error))
     files = [{"path": str(change.path), "difference": change.difference()} for change in needed]
     lines = ["Nothing was written."] if needed else []
     if written:
@@ -87,18 +91,6 @@ def install(
         if product == HERMES:
             lines.append("Lukasa must be installed where Hermes runs: `pip install lukasa` in its environment.")
     call.show({"product": product, "undo": undo, "written": written, "files": files}, lines)
-
-
-def _prepare_project(call: Call, folder: Path) -> None:
-    """Create the folder of the project's store, or say that the store which is there came from somebody else."""
-    from lukasa.config import STORE_FILE
-    from lukasa.own_stores import make_project_folder, require_own_store
-
-    store = make_project_folder(folder) / STORE_FILE
-    try:
-        require_own_store(store)
-    except LukasaError as error:
-        call.warn(str(error))
 
 
 def _program_command() -> str:

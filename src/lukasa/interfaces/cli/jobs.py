@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -35,7 +35,15 @@ def worker(
 
     Example: lukasa worker --jobs crew.chores
     """
-    _import_job_modules(jobs or ())
+    for module in jobs or ():
+        require_utf8(module)
+        try:
+            importlib.import_module(module)
+        except (ModuleNotFoundError, TypeError, ValueError) as error:
+            if isinstance(error, ModuleNotFoundError) and not module.startswith(error.name or "."):
+                raise
+            hint = "Install it, or name its folder in PYTHONPATH."
+            raise InvalidInput(f"There is no module {module[:60]!r}.", hint=hint) from error
     if not REGISTRY and not once:
         raise InvalidInput("No jobs are registered.", hint="Name the module that registers them: --jobs PACKAGE.MODULE")
     memory = call.existing_memory
@@ -54,18 +62,6 @@ def worker(
     counts = [f"{format_count(ran.done, 'job')} done"]
     counts += [f"{count} {word}" for word, count in asdict(ran).items() if count and word != "done"]
     call.show({"ran": ran, "status": status}, f"{', '.join(counts)}. Now {format_counts(asdict(status))}")
-
-
-def _import_job_modules(modules: Sequence[str]) -> None:
-    for module in modules:
-        require_utf8(module)
-        try:
-            importlib.import_module(module)
-        except (ModuleNotFoundError, TypeError, ValueError) as error:
-            if isinstance(error, ModuleNotFoundError) and not module.startswith(error.name or "."):
-                raise
-            hint = "Install it, or name its folder in PYTHONPATH."
-            raise InvalidInput(f"There is no module {module[:60]!r}.", hint=hint) from error
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import typer
 from lukasa.core.choices import KNOWLEDGE_KINDS
 from lukasa.core.record import Key
 from lukasa.experience.knowledge import ANTIPATTERN, FACT, PATTERN
-from lukasa.interfaces.cli.options import Call, FoundT, argument, flag, option, require_choice, require_found
+from lukasa.interfaces.cli.options import Call, argument, flag, option, require_choice, require_found
 from lukasa.interfaces.cli.render import Column, escape_line, shorten
 
 if TYPE_CHECKING:
@@ -43,11 +43,6 @@ def list_(
     call.show(chosen, columns=columns, truncate="says", empty="Nothing is known yet.")
 
 
-def require_item(item: FoundT | None, id: str) -> FoundT:
-    """Return the result of a lookup by id; an empty one is reported as not found."""
-    return require_found(item, f"Nothing is known as {id[:80]!r}.", "`lukasa knowledge list` shows all ids.")
-
-
 def graph(
     call: Call,
     id: Annotated[str | None, argument("ID", "Only records near this one.")] = None,
@@ -60,7 +55,8 @@ def graph(
     Example: lukasa knowledge graph --format svg > knowledge.svg
     """
     require_choice(format_name, ("dot", "svg"), "a graph format")
-    found = require_item(collect_graph(call.existing_memory.knowledge, id, steps, sources=sources), id or "")
+    near = collect_graph(call.existing_memory.knowledge, id, steps, sources=sources)
+    found = require_found(near, f"Nothing is known as {(id or '')[:80]!r}.", "`lukasa knowledge list` shows all ids.")
     draw = render_dot if format_name == "dot" else render_svg
     call.show(found, lambda: typer.echo(draw(found)))
 

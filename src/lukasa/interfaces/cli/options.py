@@ -71,13 +71,6 @@ SinceOption = Annotated[str | None, option("TIME", "Only what happened at or aft
 UntilOption = Annotated[str | None, option("TIME", "Only what happened at or before this time.", "--until")]
 AsOfOption = Annotated[str | None, option("TIME", "As the store was at this time.", "--as-of")]
 BlockBudgetOption = Annotated[int | None, option("TOKENS", "Print a prompt block of at most this many tokens.", min=1)]
-IncludeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--include", metavar="SOURCE", help="Add what vault, knowledge or conversations say (repeatable).",
-        autocompletion=lambda: ["vault", "knowledge", "conversations"],
-    ),
-]  # fmt: skip
 ForceOption = Annotated[bool, flag("--force", "Replace files that are there already.")]
 _NO_STORE_HINT = "`lukasa remember TEXT` creates it; --store names another one."
 
@@ -192,20 +185,15 @@ def _process_value(param: Any, ctx: Any, value: Any) -> Any:
         (value.__class__ is str and needed in (str, str | None))
         or (value.__class__ is needed is int and value is param.default)
     ):
-        _require_number(param, needed, value)
+        for number, noun in ((int, "a whole number"), (float, "a number")):
+            if needed in (number, number | None) and isinstance(value, str):
+                try:
+                    number(value)
+                except ValueError:  # refused in the words of the shell
+                    name = param.opts[0] if param.param_type_name == "option" else param.metavar
+                    raise InvalidInput(f"{name} needs {noun}, not {value[:40]!r}.") from None
         return param.__class__.process_value(param, ctx, value)
     return value if param.callback is None else param.callback(ctx, param, value)
-
-
-def _require_number(param: Any, needed: Any, value: Any) -> None:
-    """Refuse a word where a number belongs, in the words of the shell."""
-    for number, noun in ((int, "a whole number"), (float, "a number")):
-        if needed in (number, number | None) and isinstance(value, str):
-            try:
-                number(value)
-            except ValueError:
-                name = param.opts[0] if param.param_type_name == "option" else param.metavar
-                raise InvalidInput(f"{name} needs {noun}, not {value[:40]!r}.") from None
 
 
 class _PlainParameters:
@@ -350,6 +338,20 @@ def require_scopes(journal: Journal, *scopes: str | None) -> None:
         known = sorted({SHARED, *(row.scope for row in journal.tally())} - {SYSTEM})
         for scope in asked:
             require_choice(scope, known, "a scope of this store")
+
+
+def confirm(call: Call, question: str, what: str, nothing_done: str, show: Callable[[], None]) -> None:
+    """Show what would be done and ask for it; refuse it without a person at the terminal, or without a yes."""
+    if call.json or not sys.stdin.isatty():
+        message = f"{nothing_done}: there is no terminal to confirm {what}."
+        raise NotAccepted(outcome=Refused("not_confirmed", message), hint="Add --yes.")
+    show()
+    try:
+        confirmed = typer.confirm(question, err=True)
+    except typer.Abort:
+        confirmed = False
+    if not confirmed:
+        raise NotAccepted(outcome=Refused("not_confirmed", f"{nothing_done}."))
 
 
 def find_key(journal: Journal, kind: str | None, id: str, scope: str | None, *, hidden: bool = False) -> Key:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections import ChainMap
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from lukasa.core.outcome import Refused
-from lukasa.errors import NotAccepted
 from lukasa.interfaces.cli import answers, render
-from lukasa.interfaces.cli.options import Call, RecordScopeOption, argument, flag, require_found
+from lukasa.interfaces.cli.options import Call, RecordScopeOption, argument, confirm, flag, require_found
 from lukasa.interfaces.cli.render import format_count, format_time
 
 if TYPE_CHECKING:
-    from lukasa.proposals import Proposal, ProposedChange
+    from lukasa.proposals import Proposal
 
 _MAX_CHANGES = 5
 _MAX_TEXT = 400
@@ -36,16 +32,8 @@ def accept(
     proposal = require_found(call.existing_memory.proposals.get(id, scope=scope), f"There is no proposal {id!r:.80}.")
     if len(proposal.changes) > 1 and not yes:
         count = format_count(len(proposal.changes), "record")
-        if call.json or not sys.stdin.isatty():
-            message = f"Nothing was accepted: there is no terminal to confirm changes of {count}."
-            raise NotAccepted(outcome=Refused("not_confirmed", message), hint="Add --yes.")
-        print_proposal(proposal)
-        try:
-            confirmed = typer.confirm(f"Change {count}?", err=True)
-        except typer.Abort:
-            confirmed = False
-        if not confirmed:
-            raise NotAccepted(outcome=Refused("not_confirmed", "Nothing was accepted."))
+        print_changes = partial(print_proposal, proposal)
+        confirm(call, f"Change {count}?", f"changes of {count}", "Nothing was accepted", print_changes)
     accepted = call.existing_memory.proposals.accept(id, scope=proposal.scope)
     accepted.unwrap_all()
     answers.PRINTERS["proposals.accept"](call, accepted, ChainMap({"id": id}))
@@ -66,15 +54,10 @@ def print_proposal(proposal: Proposal, max_changes: int | None = None, max_text:
     by = proposal.by or "a caller without a name"
     render.print_entry(f"{proposal.id}  by {by}, {format_time(proposal.at)}", proposal.why)
     for change in proposal.changes[:max_changes]:
-        render.print_fields(_describe_change(change, max_text))
+        proposed = "(deleted)" if change.deletes else change.proposed
+        rows = {"record": str(change.key), "now": change.now or "(nothing)", "proposed": proposed}
+        shown = {name: text if max_text is None else render.shorten(text, max_text) for name, text in rows.items()}
+        render.print_fields(shown | ({"links": "\n".join(change.links)} if change.links else {}))
     if max_changes is not None and len(proposal.changes) > max_changes:
         render.print_line(f"and {len(proposal.changes) - max_changes:,} more: lukasa proposals show {proposal.id}")
     render.print_line("")
-
-
-def _describe_change(change: ProposedChange, max_text: int | None) -> dict[str, str]:
-    """Return the rows that say what a change does."""
-    proposed = "(deleted)" if change.deletes else change.proposed
-    rows = {"record": str(change.key), "now": change.now or "(nothing)", "proposed": proposed}
-    shown = {name: text if max_text is None else render.shorten(text, max_text) for name, text in rows.items()}
-    return shown | ({"links": "\n".join(change.links)} if change.links else {})

@@ -85,11 +85,6 @@ def history(call: Call, record: RecordArgument, scope: RecordScopeOption = None)
 
     Example: lukasa history 4f9a2c1b77d0
     """
-    show_history(call, record, scope)
-
-
-def show_history(call: Call, record: Sequence[str], scope: str | None) -> None:
-    """List the versions of a record, given by its id or by its kind and id."""
     journal = call.existing_memory.journal
     versions = journal.history(find_key(journal, *_split_name(record), scope))
     imports = journal.find_imports(versions)

@@ -71,7 +71,7 @@ def show(
     if empty and not shown:
         print_line(empty)
         return
-    _print_lines(text)
+    print_lines(text)
     if shown and columns:
         readers = dict(_read_columns((columns,) if isinstance(columns, str) else columns))
         cells = [
@@ -83,10 +83,11 @@ def show(
             print_line(f"and {len(shown) - limit:,} more; --json shows all of them.")
     if fields:
         print_fields({name: cell for name, item in fields.items() if (cell := format_cell(item))})
-    _print_lines(after)
+    print_lines(after)
 
 
-def _print_lines(lines: Lines) -> None:
+def print_lines(lines: Lines) -> None:
+    """Print one line, or several."""
     for line in (lines,) if isinstance(lines, str) else lines:
         print_line(line)
 
@@ -111,8 +112,8 @@ def read_fields(value: Any, names: str) -> dict[str, object]:
 def _read_cell(row: Any, path: str, form: str) -> object:
     for name in path.split("."):
         row = row.get(name) if isinstance(row, Mapping) else getattr(row, name)
-    if form in _FORMS:
-        return _FORMS[form](row)
+    if form in FORMS:
+        return FORMS[form](row)
     return format(row, form) if form and row is not None else row
 
 
@@ -292,7 +293,7 @@ def format_size(count: int) -> str:
     return f"{amount:.1f} {units[0]}"
 
 
-_FORMS: Mapping[str, Callable[[Any], object]] = {"count": len, "size": format_size, "weights": _format_weights}
+FORMS: Mapping[str, Callable[[Any], object]] = {"count": len, "size": format_size, "weights": _format_weights}
 
 
 def format_count(count: int, singular: str, plural: str | None = None) -> str:

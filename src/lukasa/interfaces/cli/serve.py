@@ -268,7 +268,7 @@ def _run_http_server(
     host, port = address
     source: TokenSource
     if plain := single_token():
-        source = auth.single_token_source(token_from_environment(plain, call.agent, call.scopes or None))
+        source = auth.SingleToken(token_from_environment(plain, call.agent, call.scopes or None))
     else:
         if call.agent or call.scopes:
             hint = "Leave --agent and --scope out, or give one token in LUKASA_TOKEN."

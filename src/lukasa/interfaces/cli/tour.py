@@ -1,6 +1,7 @@
 """``lukasa tour``: a demonstration of Lukasa in a temporary store.
 
-Every step is Python code that runs exactly as printed; the result of each expression is printed below it.
+Every step of ``tour.txt`` is Python code that runs exactly as printed; the result of each expression is printed below it.
+Empty lines separate the steps, and the comment of a step is its title.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import ast
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,71 +19,6 @@ from lukasa.core.outcome import Accepted, Conflict, Refused
 from lukasa.core.record import Key, Link, Record
 from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.options import Call
-
-SCRIPT = """
-# Open one store as its owner and as two agents
-owner = lukasa.open(folder / "tour.db")
-orion = lukasa.open(folder / "tour.db", agent="orion")
-elysia = lukasa.open(folder / "tour.db", agent="elysia")
-
-# Write a shared note and a private one
-orion.journal.write("note", "Deploys run on Tuesday.", id="deploy-day")
-elysia.journal.write("note", "The staging database is called heron.", id="staging", scope="elysia")
-
-# An agent cannot read the private scope of another agent
-orion.journal.get(Key("elysia", "note", "staging"))
-
-# A write that is not allowed is refused, with a reason
-orion.journal.write("note", "Let me in.", scope="elysia")
-orion.journal.write("note", body={"temperature": float("nan")})
-
-# Two agents update the same note: the second one gets a conflict
-elysia.journal.write("note", "Deploys run on Thursday.", id="deploy-day", expected=1)
-orion.journal.write("note", "Deploys run on Monday.", id="deploy-day", expected=1)
-
-# Every version is kept, and the store can be read as of any time
-deploy_day = Key("shared", "note", "deploy-day")
-first, second = orion.journal.history(deploy_day)
-orion.journal.get(deploy_day)
-orion.journal.get(deploy_day, as_of=first.recorded_at)
-
-# Find records by their words
-orion.journal.write("note", "Every deploy needs a review.", id="review")
-orion.journal.find("deploy review")
-
-# One agent writes something false, and another derives a pattern from it
-mallory = lukasa.open(folder / "tour.db", agent="mallory")
-mallory.journal.write("note", "A review is never needed.", id="rumour")
-source = Link("derived_from", Key("shared", "note", "rumour"))
-elysia.journal.write("pattern", "In a hurry, skip the review.", id="hurry", links=(source,))
-orion.journal.find("review")
-
-# Quarantine hides what an agent wrote and what was derived from it; release shows it again
-owner.journal.quarantine("mallory", reason="spreads rumours")
-orion.journal.find("review")
-owner.journal.release("mallory")
-len(orion.journal.find("review"))
-
-# Undo reverts records by writing new versions, so it can be undone too
-undone = owner.journal.undo(author="mallory")
-undone.reverted
-orion.journal.find("review")
-
-# Erase removes a record for good and leaves a receipt
-owner.journal.erase(Key("elysia", "note", "staging"), reason="no longer needed")
-elysia.journal.history(Key("elysia", "note", "staging"))
-
-# Verify checks the log and its indexes for damage
-owner.verify()
-
-# Export and import copy the log byte for byte
-copy = lukasa.open(folder / "copy.db")
-owner.export(folder / "here.jsonl")
-copy.import_(folder / "here.jsonl")
-copy.export(folder / "there.jsonl")
-(folder / "here.jsonl").read_bytes() == (folder / "there.jsonl").read_bytes()
-"""
-"""The steps of the tour, separated by empty lines. The comment of a step is its title."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +29,7 @@ class TourStep:
     code: str
 
 
+SCRIPT = files("lukasa.interfaces.cli").joinpath("tour.txt").read_text("utf-8")
 TOUR_STEPS = [TourStep(*step.removeprefix("# ").split("\n", 1)) for step in SCRIPT.strip().split("\n\n")]
 
 
@@ -129,18 +67,18 @@ def run_steps() -> Iterator[tuple[TourStep, StepResults]]:
         names: dict[str, Any] = {"lukasa": lukasa, "Key": Key, "Link": Link, "folder": Path(folder)}
         try:
             for step in TOUR_STEPS:
-                yield step, [_run_statement(statement, step.code, names) for statement in ast.parse(step.code).body]
+                results: StepResults = []
+                for statement in ast.parse(step.code).body:
+                    code = ast.get_source_segment(step.code, statement) or ""
+                    if isinstance(statement, ast.Expr):
+                        results.append((code, list(_describe_value(eval(code, names)))))  # noqa: S307 - code of the step
+                    else:
+                        exec(code, names)  # noqa: S102 - code of the step
+                        results.append((code, None))
+                yield step, results
         finally:
             for memory in [value for value in names.values() if isinstance(value, lukasa.Memory)]:
                 memory.close()
-
-
-def _run_statement(statement: ast.stmt, source: str, names: dict[str, Any]) -> tuple[str, list[str] | None]:
-    code = ast.get_source_segment(source, statement) or ""
-    if isinstance(statement, ast.Expr):
-        return code, list(_describe_value(eval(code, names)))  # noqa: S307 - code of a step above
-    exec(code, names)  # noqa: S102 - code of a step above
-    return code, None
 
 
 def _describe_value(value: object) -> Iterator[str]:

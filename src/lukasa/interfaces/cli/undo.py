@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from lukasa.core.outcome import Refused
 from lukasa.core.record import Key
-from lukasa.errors import InvalidInput, NotAccepted
+from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli import render
-from lukasa.interfaces.cli.options import Call, RecordScopeOption, argument, find_key, flag, option, parse_time
+from lukasa.interfaces.cli.options import Call, RecordScopeOption, argument, confirm, find_key, flag, option, parse_time
 from lukasa.interfaces.cli.render import format_count
 from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import restore_json
@@ -92,17 +89,8 @@ def erase(
         call.show({"would_erase": keys, "would_restore": restore_json(restored), "files": files}, preview)
         return
     if not yes:
-        if call.json or not sys.stdin.isatty():
-            message = f"Nothing was erased: there is no terminal to confirm the erasure of {count}."
-            raise NotAccepted(outcome=Refused("not_confirmed", message), hint="Add --yes.")
-        for line in preview:
-            render.print_line(line)
-        try:
-            confirmed = typer.confirm("Erase them?", err=True)
-        except typer.Abort:
-            confirmed = False
-        if not confirmed:
-            raise NotAccepted(outcome=Refused("not_confirmed", "Nothing was erased."))
+        print_preview = partial(render.print_lines, preview)
+        confirm(call, "Erase them?", f"the erasure of {count}", "Nothing was erased", print_preview)
     receipt = journal.erase(*named, subject=subject, exact=exact, reason=reason)
     erased = f"{format_count(receipt.records, 'record')} ({format_count(receipt.versions, 'version')})"
     erased += f" and {format_count(len(receipt.files), 'file')}" if receipt.files else ""

@@ -14,22 +14,18 @@ def describe_version() -> list[str]:
     """Return the version of Lukasa and the facts about this installation that a bug report needs."""
     from lukasa.storage.sqlite.store_file import MIGRATIONS
 
-    lines = [f"lukasa {lukasa.__version__}", f"store schema {MIGRATIONS.latest}", f"Python {sys.version.split()[0]}"]
-    return [*lines, f"extras {', '.join(_list_installed_extras()) or 'none'}"]
-
-
-def _list_installed_extras() -> list[str]:
-    """Return the extras of which every package is installed."""
     try:
         requirements = distribution("lukasa").requires or []
     except PackageNotFoundError:  # a copy of the source that was never installed
-        return []
+        requirements = []
     packages = defaultdict(list)
     for requirement in requirements:
         name, _, marker = requirement.partition(";")
         package = "".join(takewhile(lambda letter: letter.isalnum() or letter in "._-", name))
         packages[marker.partition("extra ==")[2].strip(" \"')")].append(package)
-    return sorted(extra for extra, names in packages.items() if extra and all(map(_is_installed, names)))
+    extras = sorted(extra for extra, names in packages.items() if extra and all(map(_is_installed, names)))
+    lines = [f"lukasa {lukasa.__version__}", f"store schema {MIGRATIONS.latest}", f"Python {sys.version.split()[0]}"]
+    return [*lines, f"extras {', '.join(extras) or 'none'}"]
 
 
 def _is_installed(package: str) -> bool:

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from lukasa.interfaces.auth import TokenSource, cookie_name, is_same_origin, read_session
+from lukasa.interfaces.auth import TokenSource, cookie_name, is_same_origin, problem_response, read_session
 from lukasa.interfaces.http.requests import RequestModel
-from lukasa.interfaces.http.responses import JsonResponse, problem_response
+from lukasa.interfaces.http.responses import JsonResponse
 from lukasa.interfaces.outcomes import request_error
 from lukasa.interfaces.page_sessions import SESSION_TIME, PageSessions
 

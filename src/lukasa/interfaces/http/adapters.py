@@ -36,10 +36,6 @@ VIEWS: dict[str, Adapter] = {}
 """The functions that show what the methods of operations returned."""
 
 
-MAX_DROPPED = 10
-"""How many of the hits that recall dropped are sent to the client of the library."""
-
-
 @dataclass(frozen=True, slots=True)
 class RecordPage:
     """Records, and the cursor of the page after them."""
@@ -78,11 +74,6 @@ def _adapts(
         return adapter  # type: ignore[no-any-return]  # a function that has an attribute
 
     return register
-
-
-def trim_answer(result: Any) -> Any:
-    """Return what a method returned without what is too much to send: most of the hundreds of hits that recall dropped."""
-    return replace(result, dropped=tuple(result.dropped[:MAX_DROPPED])) if isinstance(result, RecallResult) else result
 
 
 def _shows(method: str) -> Callable[[Adapter], Adapter]:

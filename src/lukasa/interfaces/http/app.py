@@ -20,21 +20,14 @@ import lukasa
 from lukasa.core.clock import SystemClock
 from lukasa.core.outcome import Accepted, RepeatedRequest
 from lukasa.errors import LukasaError, NotAccepted
-from lukasa.interfaces.auth import TokenAuthMiddleware, TokenSource
+from lukasa.interfaces.auth import PROBLEM_MEDIA_TYPE, TokenAuthMiddleware, TokenSource, problem_response
 from lukasa.interfaces.dashboard import login
 from lukasa.interfaces.dashboard.assets import PAGE_PATHS, read_assets, serve_asset
 from lukasa.interfaces.dashboard.login import LOGIN_PATHS
 from lukasa.interfaces.http.build import build_routers
-from lukasa.interfaces.http.idempotency import IdempotencyMiddleware
-from lukasa.interfaces.http.metrics import RequestMetrics
 from lukasa.interfaces.http.openapi import OPEN_PATHS, describe_api
-from lukasa.interfaces.http.responses import (
-    PROBLEM_MEDIA_TYPE,
-    JsonResponse,
-    Problem,
-    answer_with_values,
-    problem_response,
-)
+from lukasa.interfaces.http.requests import IdempotencyMiddleware, RequestMetrics
+from lukasa.interfaces.http.responses import JsonResponse, Problem, answer_with_values
 from lukasa.interfaces.http.routes import (
     dashboard,
     dashboard_pages,
@@ -49,7 +42,7 @@ from lukasa.interfaces.http.routes import (
 )
 from lukasa.interfaces.http.server_jobs import ServerJobs
 from lukasa.interfaces.mcp.http import MCP_PATH
-from lukasa.interfaces.outcomes import outcome_of, request_error, usage_error
+from lukasa.interfaces.outcomes import outcome_of, request_error
 from lukasa.interfaces.page_sessions import PageSessions
 from lukasa.interfaces.stores import CallerStores
 from lukasa.operations import OPERATIONS
@@ -64,8 +57,6 @@ READING_PATHS = frozenset(
     {MCP_PATH, *(each.path for each in OPERATIONS if each.verb == "POST" and each.effect == "reads")}
 )
 """Paths whose POST requests a read-only token may send. MCP refuses the writes of such a token itself."""
-
-_MEM0_READING_PATHS = frozenset({"/v3/memories/", "/v3/memories/search/", f"{mem0.OSS_PREFIX}/search"})
 
 MAX_THREADS = 4
 """Requests that run at the same time. More threads only take turns at the interpreter, and each then takes longer."""
@@ -156,7 +147,7 @@ def build_app(
             answer_with_values(app),
             app.router.routes,
             stores,
-            STREAMING_PATHS | READING_PATHS | _MEM0_READING_PATHS | {"/v1/tokens"},
+            STREAMING_PATHS | READING_PATHS | mem0.READING_PATHS | {"/v1/tokens"},
         ),
         token_source,
         allowed_hosts,
@@ -174,7 +165,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     def handle_expected(request: Request, error: Exception) -> Response:
         info = outcome_of(error, public=True)
-        if info.http_status == 409 and info.code == "conflict" and "if-match" in request.headers:
+        if info.row.http_status == 409 and info.code == "conflict" and "if-match" in request.headers:
             info = info.with_status(412)
         return problem_response(info)
 
@@ -189,7 +180,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         if in_body and media_type and not media_type.endswith(("/json", "+json")):
             return problem_response(request_error("not_json", f"{media_type[:80]!r} is not JSON."))
         faults = [f"{'.'.join(map(str, fault['loc']))[:80]}: {fault['msg']}"[:200] for fault in error.errors()[:5]]
-        info = usage_error("; ".join(faults))
+        info = request_error("usage", "; ".join(faults))
         malformed = any(fault["type"] == "json_invalid" for fault in error.errors())
         return problem_response(info.with_status(400) if malformed else info)
 

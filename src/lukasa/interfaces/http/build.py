@@ -9,26 +9,25 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from operator import attrgetter
 from string import Formatter
 from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, Field, create_model
+from pydantic import Field, create_model
 
 from lukasa.core.outcome import Outcome
-from lukasa.core.record import Key
+from lukasa.core.record import Key, Record
 from lukasa.errors import InvalidInput
 from lukasa.experience import ConsolidationResult
-from lukasa.interfaces.http.adapters import ADAPTERS, VIEWS, RecordPage, trim_answer
+from lukasa.interfaces.http.adapters import ADAPTERS, VIEWS, RecordPage
 from lukasa.interfaces.http.request_types import request_type
 from lukasa.interfaces.http.requests import CallerMemory, ExpectedVersion, IfNoneMatch, RequestModel, WritingMemory
-from lukasa.interfaces.http.responses import BOOK, DEFERRED, VALUES_ASKED, json_answer, operation_response
+from lukasa.interfaces.http.responses import BOOK, DEFERRED, VALUES_ASKED, OperationCall, json_answer
 from lukasa.jobs import DeferredJob
-from lukasa.memory import Memory
 from lukasa.methods import describe_parameters, find_method, read_hints, read_prose
 from lukasa.operations import OPERATIONS, Operation, is_taken
 from lukasa.storage.engine import Query as RecordQuery
+from lukasa.vault import VaultMemory
 
 DEFAULT_LIMIT = 100
 """How many entries a list has whose length the library does not limit."""
@@ -103,7 +102,9 @@ class _Route:
             default, text = DEFAULT_LIMIT, f"{text or 'How many to return at most.'} Default: {DEFAULT_LIMIT}."
             self.readers.append(lambda given: None if VALUES_ASKED.get() else given.setdefault("limit", DEFAULT_LIMIT))
         self.names.add(name)
-        shown = inspect.Parameter.empty if is_empty else _shown_default(default)
+        shown = list(default) if isinstance(default, tuple) else default
+        if not is_empty and not isinstance(shown, list | str | int | float | bool):
+            shown = None  # the default marks a field as not given
         if name in self.in_path:
             self._add_parameter(name, Annotated[kind, Path(description=text)])
         elif self.operation.verb in ("GET", "DELETE"):
@@ -170,7 +171,8 @@ class _Route:
             self._add_parameter("body", body, inspect.Parameter.empty if is_needed else body())
         returned = self.hints["return"]
         name = "" if returned is RecordPage else operation.answer
-        has_version = operation.verb == "GET" and _has_version(returned)
+        kinds = {part for part in (get_args(returned) or (returned,)) if isinstance(part, type)} - {type(None)}
+        has_version = operation.verb == "GET" and kinds in ({Record}, {VaultMemory})
         if has_version:
             self._add_parameter("if_none_match", IfNoneMatch, None)
         call: Any = self._make_call()
@@ -198,45 +200,13 @@ class _Route:
             operation_id=operation.name,
         )
 
-    def _make_call(self) -> Callable[..., Any]:
-        operation, readers, view, view_names = self.operation, self.readers, self.view, self.view_names
-        adapter: Any = ADAPTERS.get(operation.method)
-        find = attrgetter(operation.method)
+    def _make_call(self) -> OperationCall:
         kinds = {each.name: each.kind for each in inspect.signature(self.function).parameters.values()}
         in_order = [
             name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_ONLY and name != "self"
         ]
         many = next((name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_POSITIONAL), "")
-
-        def call(memory: Memory, body: BaseModel | None = None, if_none_match: str | None = None, **given: Any) -> Any:
-            noun = " ".join(str(value) for name, value in given.items() if name in self.in_path)
-            if body is not None:
-                given |= {field: getattr(body, field) for field in body.model_fields_set}
-            shown = {name: given.pop(name) for name in view_names if name in given}
-            if given.get("expected", ...) is None:
-                del given["expected"]
-            for read in readers:
-                read(given)
-            listed = [*(given.pop(name) for name in in_order), *given.pop(many, ())]
-            is_direct = adapter is None or (VALUES_ASKED.get() and adapter.only_shows)
-            result = find(memory)(*listed, **given) if is_direct else adapter(memory, **given)
-            if VALUES_ASKED.get():
-                result = trim_answer(result)
-            elif view is not None:
-                result = view(result, **shown)
-            limit = given.get("limit")
-            return operation_response(operation, result, noun=noun, limit=limit, if_none_match=if_none_match)
-
-        return call
-
-
-def _shown_default(default: Any) -> Any:
-    """Return a default as JSON can show it; ``None`` for a default that marks a field as not given."""
-    if isinstance(default, tuple):
-        return list(default)
-    return default if isinstance(default, str | int | float | bool) else None
-
-
-def _has_version(returned: Any) -> bool:
-    kinds = [part for part in (get_args(returned) or (returned,)) if isinstance(part, type) and part is not type(None)]
-    return len(kinds) == 1 and kinds[0].__name__ in ("Record", "VaultMemory")
+        adapter = ADAPTERS.get(self.operation.method)
+        return OperationCall(
+            self.operation, adapter, self.view, self.view_names, self.in_path, in_order, many, self.readers
+        )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, replace
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 from urllib.parse import quote
 
@@ -22,16 +23,17 @@ from lukasa.core.canonical_json import decode, encode
 from lukasa.core.outcome import Accepted, Conflict, Outcome, Refused
 from lukasa.core.record import Record
 from lukasa.errors import InvalidInput, NotAccepted
-from lukasa.interfaces.auth import SAFE_HEADERS
-from lukasa.interfaces.outcomes import OutcomeInfo, not_found, outcome_of
+from lukasa.interfaces.outcomes import not_found, outcome_of
 from lukasa.interfaces.schema import SchemaBook
 from lukasa.interfaces.serialise import to_json
 from lukasa.jobs import DeferredJob
+from lukasa.memory import Memory
 from lukasa.operations import Operation
+from lukasa.recall import RecallResult
 
-PROBLEM_MEDIA_TYPE = "application/problem+json"
 LOG_MEDIA_TYPE = "application/x-ndjson"
-RETRY_AFTER_SECONDS = 1
+MAX_DROPPED = 10
+"""How many of the hits that recall dropped are sent to the client of the library."""
 
 
 class Problem(BaseModel):
@@ -113,14 +115,6 @@ def answer_with_values(app: ASGIApp) -> ASGIApp:
     return call
 
 
-def problem_response(info: OutcomeInfo, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the response for a refusal, a conflict or an error."""
-    more = {"Retry-After": str(RETRY_AFTER_SECONDS)} if info.http_status in (429, 503) else {}
-    return Response(
-        encode(info.as_problem()), info.http_status, {**SAFE_HEADERS, **more, **(headers or {})}, PROBLEM_MEDIA_TYPE
-    )
-
-
 def entity_tag(version: int) -> str:
     """Return the entity tag of a version."""
     return f'"v{version}"'
@@ -136,7 +130,7 @@ def record_response(record: Record, content: Any = None, *, status: int = 200) -
 
 def outcome_response(outcome: Outcome) -> JsonResponse:
     """Return the record that a write stored, or raise ``NotAccepted``. A new record has the status 201."""
-    accepted = outcome or outcome.unwrap()
+    accepted = outcome if isinstance(outcome, Accepted) else outcome.unwrap()
     if not accepted.records:  # nothing had to change, or what an earlier request wrote was erased since
         response = JsonResponse({"records": []})
     elif VALUES_ASKED.get() and len(accepted.records) > 1:
@@ -150,38 +144,75 @@ def outcome_response(outcome: Outcome) -> JsonResponse:
     return response
 
 
-def operation_response(
-    operation: Operation, result: Any, *, noun: str = "", limit: int | None = None, if_none_match: str | None = None
-) -> Response:
-    """Return the response for the result of an operation's method, or raise ``NotAccepted``."""
-    answer = operation.answer
-    if isinstance(result, Response):
-        return result
-    if isinstance(result, DeferredJob):
-        return job_response(result)
-    if isinstance(result, Accepted | Conflict | Refused) and answer != "refused":
-        return outcome_response(result)
-    if VALUES_ASKED.get():
-        return ValueResponse(list(islice(result, limit)) if isinstance(result, Iterator) else result)
-    if (result is None and not answer) or (
-        operation.method.endswith(".history") and answer == "versions" and not result
-    ):
-        raise not_found(f"There is no {noun[:80]!r} here.")
-    if isinstance(result, Iterator):
-        result = list(islice(result, limit))
-    if answer == "outcomes":
-        result = [_verdict(outcome) for outcome in result]
-    elif isinstance(result, Refused):
-        result = _verdict(result)
-    if answer and not hasattr(result, answer):
-        return JsonResponse({answer: result})
-    version = result.get("version") if isinstance(result, Mapping) else getattr(result, "version", None)
-    if type(version) is not int:
-        return JsonResponse(result)
-    headers = {"ETag": entity_tag(version)}
-    if if_none_match is not None and if_none_match.strip() == headers["ETag"]:
-        return Response(status_code=304, headers=headers)
-    return JsonResponse(result, headers=headers)
+@dataclass(eq=False)
+class OperationCall:
+    """The function of an operation's route: makes arguments of what a request gives, and answers with what the method returns."""
+
+    operation: Operation
+    adapter: Any
+    """The function that is called instead of the method, if there is one."""
+    view: Callable[..., Any] | None
+    view_names: frozenset[str]
+    in_path: Set[str]
+    in_order: Sequence[str]
+    """The parameters that the method takes by position alone."""
+    many: str
+    """The parameter of which the method takes any number of values."""
+    readers: Sequence[Callable[[dict[str, Any]], None]]
+    """Functions that put the fields of a request together to the arguments of the method."""
+
+    def __call__(
+        self, memory: Memory, body: BaseModel | None = None, if_none_match: str | None = None, **given: Any
+    ) -> Response:
+        noun = " ".join(str(value) for name, value in given.items() if name in self.in_path)
+        if body is not None:
+            given |= {field: getattr(body, field) for field in body.model_fields_set}
+        shown = {name: given.pop(name) for name in self.view_names if name in given}
+        if given.get("expected", ...) is None:
+            del given["expected"]
+        for read in self.readers:
+            read(given)
+        listed = [*(given.pop(name) for name in self.in_order), *given.pop(self.many, ())]
+        if self.adapter is None or (VALUES_ASKED.get() and self.adapter.only_shows):
+            result = attrgetter(self.operation.method)(memory)(*listed, **given)
+        else:
+            result = self.adapter(memory, **given)
+        if not VALUES_ASKED.get() and self.view is not None:
+            result = self.view(result, **shown)
+        return self._respond(result, noun, given.get("limit"), if_none_match)
+
+    def _respond(self, result: Any, noun: str, limit: int | None, if_none_match: str | None) -> Response:
+        """Return the response for the result of the method, or raise ``NotAccepted``."""
+        answer = self.operation.answer
+        if isinstance(result, Response):
+            return result
+        if isinstance(result, DeferredJob):
+            return job_response(result)
+        if isinstance(result, Accepted | Conflict | Refused) and answer != "refused":
+            return outcome_response(result)
+        if VALUES_ASKED.get():
+            if isinstance(result, RecallResult):  # it drops hundreds of hits, which are too much to send
+                result = replace(result, dropped=tuple(result.dropped[:MAX_DROPPED]))
+            return ValueResponse(list(islice(result, limit)) if isinstance(result, Iterator) else result)
+        if (result is None and not answer) or (
+            self.operation.method.endswith(".history") and answer == "versions" and not result
+        ):
+            raise not_found(f"There is no {noun[:80]!r} here.")
+        if isinstance(result, Iterator):
+            result = list(islice(result, limit))
+        if answer == "outcomes":
+            result = [_verdict(outcome) for outcome in result]
+        elif isinstance(result, Refused):
+            result = _verdict(result)
+        if answer and not hasattr(result, answer):
+            return JsonResponse({answer: result})
+        version = result.get("version") if isinstance(result, Mapping) else getattr(result, "version", None)
+        if type(version) is not int:
+            return JsonResponse(result)
+        headers = {"ETag": entity_tag(version)}
+        if if_none_match is not None and if_none_match.strip() == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return JsonResponse(result, headers=headers)
 
 
 def _verdict(outcome: Outcome) -> dict[str, Any]:

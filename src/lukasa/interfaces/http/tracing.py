@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import lukasa
 from lukasa.interfaces.auth import TOKEN_KEY
-from lukasa.interfaces.http.metrics import method_of, route_of
+from lukasa.interfaces.http.requests import method_of, route_of
 
 _propagator = TraceContextTextMapPropagator()
 

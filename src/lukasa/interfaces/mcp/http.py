@@ -12,13 +12,11 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lukasa.core.canonical_json import encode
 from lukasa.errors import RateLimited
 from lukasa.interfaces.api_tokens import ApiToken
-from lukasa.interfaces.auth import TOKEN_KEY, TokenAuthMiddleware, TokenSource
+from lukasa.interfaces.auth import TOKEN_KEY, TokenAuthMiddleware, TokenSource, problem_response
 from lukasa.interfaces.limits import MAX_BODY_BYTES
 from lukasa.interfaces.outcomes import outcome_of
 
@@ -48,8 +46,7 @@ class TokenSessions:
         if session is None and "mcp-protocol-version" not in headers and self._count(token) >= MAX_SESSIONS_PER_TOKEN:
             hint = "End a session, or wait until one has been idle for half an hour."
             info = outcome_of(RateLimited(f"This token has {MAX_SESSIONS_PER_TOKEN} sessions.", hint=hint))
-            answer = Response(encode(info.as_problem()), 429, {"Retry-After": "60"}, "application/problem+json")
-            await answer(scope, receive, send)
+            await problem_response(info, {"Retry-After": "60"})(scope, receive, send)
             return
 
         async def send_tracked(message: Message) -> None:

@@ -41,7 +41,9 @@ class ToolResponse(BaseModel):
         info = outcome_of(result, public=True)
         details = {name: value for name, value in info.details.items() if name != "at"}
         reason, next_step = info.message, info.agent_hint
-        return cls(outcome=info.tool_outcome, code=info.code, reason=reason, next=next_step, details=details or None)
+        return cls(
+            outcome=info.row.tool_outcome, code=info.code, reason=reason, next=next_step, details=details or None
+        )
 
     def to_call_result(self) -> CallToolResult:
         """Return the answer as structured content, and as text for clients that read only text."""

@@ -60,7 +60,12 @@ class LukasaMcpServer(MCPServer[Any]):
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             if isinstance(error.__cause__, ValidationError) and not isinstance(error, UnexpectedToolError):
-                return _invalid_arguments(error.__cause__).to_call_result()
+                faults = [  # they do not repeat the values
+                    f"{'.'.join(map(str, fault['loc']))[:80] or 'arguments'}: {fault['msg']}"
+                    for fault in error.__cause__.errors()
+                ]
+                reason = "; ".join(faults[:5]) + ("; …" if len(faults) > 5 else "")
+                return ToolResponse.from_outcome(InvalidInput(reason)).to_call_result()
             known = [tool.name for tool in await super().list_tools()]
             if name in known:
                 raise
@@ -129,7 +134,7 @@ async def count_tokens(server: LukasaMcpServer, counter: Callable[[str], int]) -
 def build_tool(
     stores: CallerStores, method: Callable[..., ToolResponse], title: str, annotations: ToolAnnotations
 ) -> Tool:
-    """Build a tool from a method. An error becomes an answer, and unknown arguments are refused."""
+    """Build a tool from a method. An error becomes an answer, and unknown arguments are refused, so that a misspelt one is not ignored."""
     signature = inspect.signature(method, eval_str=True)
 
     @functools.wraps(method)
@@ -150,11 +155,6 @@ def build_tool(
     description = " ".join((inspect.getdoc(method) or "").split())
     name = method.__name__
     tool = Tool.from_function(call_method, name=name, title=title, description=description, annotations=annotations)
-    return _tighten_schemas(tool)
-
-
-def _tighten_schemas(tool: Tool) -> Tool:
-    """Make a tool refuse unknown arguments, so that a misspelt one is not ignored, and simplify its output schema."""
     arguments = tool.fn_metadata.arg_model
     strict = create_model(arguments.__name__, __base__=arguments)
     strict.model_config = ConfigDict(extra="forbid")
@@ -189,12 +189,3 @@ def _simplify_schema(schema: Any, definitions: Mapping[str, Any]) -> Any:
     if len(options) == 1:
         return {**_simplify_schema(options[0], definitions), **simple}
     return simple | {"anyOf": _simplify_schema(options, definitions)} if options else simple
-
-
-def _invalid_arguments(error: ValidationError) -> ToolResponse:
-    """Return the answer that names the invalid arguments. It does not repeat their values."""
-    faults = [
-        f"{'.'.join(str(part) for part in fault['loc'])[:80] or 'arguments'}: {fault['msg']}"
-        for fault in error.errors()
-    ]
-    return ToolResponse.from_outcome(InvalidInput("; ".join(faults[:5]) + ("; …" if len(faults) > 5 else "")))

@@ -318,7 +318,7 @@ class MemoryTools:
             return CheckpointResponse(session=session, number=sessions.checkpoints(session)[0].number)
         saved = sessions.state(session)
         if saved is None:
-            return CheckpointResponse.from_outcome(_session_not_found(session))
+            return CheckpointResponse.from_outcome(Refused("not_found", f"There is no session {session[:80]!r}."))
         return CheckpointResponse(session=session, number=saved["metadata"].get("checkpoint_number"), state=saved)
 
     def handoff(
@@ -341,7 +341,18 @@ class MemoryTools:
         A handoff stays in the inbox until it is completed; only one agent can accept it."""
         handoffs = self._stores.current().handoffs
         if action == "inbox":
-            return _inbox_response(handoffs.inbox(), budget)
+            waiting = handoffs.inbox()
+            block = _fence_records([each.record for each in waiting], budget)
+            summaries = [
+                {
+                    "id": each.id,
+                    "from": clean_name(each.from_agent),
+                    "status": each.status,
+                    "at": to_iso(each.timestamp),
+                }
+                for each in waiting
+            ]
+            return HandoffResponse(block=block.text or "The inbox is empty.", tokens=block.tokens, handoffs=summaries)
         if action == "send":
             if not to or not what_was_done:
                 raise InvalidInput("To send a handoff, give `to` and `what_was_done`.")
@@ -438,24 +449,6 @@ def fence_conversation(prompt: Any, session: str, budget: int) -> tuple[str, int
         turns = turns[1:]  # the newest turns matter most
     text = "\n".join(parts)
     return text, counter(text)
-
-
-def _inbox_response(handoffs: Sequence[Any], budget: int) -> HandoffResponse:
-    block = _fence_records([handoff.record for handoff in handoffs], budget)
-    summaries = [
-        {
-            "id": handoff.id,
-            "from": clean_name(handoff.from_agent),
-            "status": handoff.status,
-            "at": to_iso(handoff.timestamp),
-        }
-        for handoff in handoffs
-    ]
-    return HandoffResponse(block=block.text or "The inbox is empty.", tokens=block.tokens, handoffs=summaries)
-
-
-def _session_not_found(session: str) -> Refused:
-    return Refused("not_found", f"There is no session {session[:80]!r}.")
 
 
 def _parse_time(text: str | None) -> datetime | None:

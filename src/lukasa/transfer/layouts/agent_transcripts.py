@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ _HARNESS_ERRORS = (
 _EXIT_CODE = re.compile(r"(?:Exit code:?|Process exited with code|\"exit_code\":) ?(\d+)")
 _COMMIT = re.compile(r"(?m)^\[[^\]\n]*?([0-9a-f]{7,40})\] (.+)$")
 _PULL_REQUEST = re.compile(r"https?://[^\s/]+/[^\s/]+/[^\s/]+/(?:pull|merge_requests)/\d+")
-_PATCHED_FILE = re.compile(r"(?m)^\*\*\* (?:Add|Update) File: (.+)$")
+_PATCHED_FILE = ("*** Add File: ", "*** Update File: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,9 @@ class ToolCall:
         if self.is_failed or self.name not in EDITING_TOOLS:
             return ()
         patch = self.fields.get("patch")
-        return tuple(_PATCHED_FILE.findall(patch)) if isinstance(patch, str) else (self.file,) if self.file else ()
+        if isinstance(patch, str):
+            return tuple(line.partition(": ")[2] for line in patch.splitlines() if line.startswith(_PATCHED_FILE))
+        return (self.file,) if self.file else ()
 
 
 @dataclass(slots=True)
@@ -117,7 +118,7 @@ class Exchange:
     is_interrupted: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Transcript:
     """A session: its turns and exchanges, where it worked, and what it brought to version control."""
 
@@ -132,7 +133,7 @@ class Transcript:
     is_finished: bool
     """Whether the agent spoke last, with no tool call left open."""
 
-    @cached_property
+    @property
     def calls(self) -> tuple[ToolCall, ...]:
         """Every tool call, in order."""
         return tuple(call for exchange in self.exchanges for call in exchange.calls)
@@ -142,18 +143,18 @@ class Transcript:
         """The first request, in one line."""
         return " ".join(next((each.request for each in self.exchanges if each.request), "").split())[:500]
 
-    @cached_property
+    @property
     def commits(self) -> tuple[tuple[str, str], ...]:
         """The commits that were made: short name and subject."""
         outputs = (call.output for call in self.calls if "git" in call.command and "commit" in call.command)
         return tuple(dict.fromkeys(pair for output in outputs for pair in _COMMIT.findall(output)))
 
-    @cached_property
+    @property
     def files(self) -> tuple[str, ...]:
         """The files that were changed, in order of their first change."""
         return tuple(dict.fromkeys(file for call in self.calls for file in call.changed_files))
 
-    @cached_property
+    @property
     def times(self) -> tuple[datetime | None, datetime | None]:
         """The times of the first and the last turn."""
         times = [time for item in self.turns if (time := item.turn["timestamp"]) is not None]

@@ -71,13 +71,10 @@ async def _stream(request: Request, memory: Memory, query: RecordQuery, position
     while time.monotonic() - began < MAX_STREAM_SECONDS and not await request.is_disconnected():
         for record in await _read_after(memory, query, position):
             position = record.seq
-            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (position, _event_name(record), encode(to_json(record)))
+            event = b"deleted" if record.deleted else b"created" if record.version == 1 else b"updated"
+            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (position, event, encode(to_json(record)))
             last_sent = time.monotonic()
         if time.monotonic() - last_sent > KEEP_ALIVE_SECONDS:
             yield b": keep alive\n\n"
             last_sent = time.monotonic()
         await anyio.sleep(POLL_SECONDS)
-
-
-def _event_name(record: Record) -> bytes:
-    return b"deleted" if record.deleted else b"created" if record.version == 1 else b"updated"

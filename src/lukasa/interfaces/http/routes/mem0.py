@@ -12,7 +12,7 @@ without any is stored as it was said; the answer says which.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby
 from typing import Annotated, Any, Literal
@@ -189,9 +189,9 @@ def add(memory: WritingMemory, body: NewMem0Memories) -> Any:
     tags += _metadata_tags(body.metadata or {})
     proposals, skipped = [], []
     for message in body.messages:
-        found, inferred = _find_statements(message, infer=body.infer is not False)
+        found, inferred, why_none = _find_statements(message, infer=body.infer is not False)
         proposals += [(text, inferred) for text in found]
-        skipped += [] if found else [{"memory": message.text[:200], "event": "NONE", "reason": _why_skipped(message)}]
+        skipped += [] if found else [{"memory": message.text[:200], "event": "NONE", "reason": why_none}]
     outcomes = memory.vault.bulk_add(
         MemoryProposal(text, scope, tags=tuple(tags), source="chat", expires_at=_end_of_day(body.expiration_date))
         for text, _ in proposals
@@ -211,26 +211,23 @@ def add(memory: WritingMemory, body: NewMem0Memories) -> Any:
     return JsonResponse({"results": results + skipped, **note, **_ignored(body)})
 
 
-def _find_statements(message: Mem0Message, *, infer: bool) -> tuple[list[str], bool]:
-    """Return the texts of a message to store, and whether rules found them; otherwise it is the message itself."""
+def _find_statements(message: Mem0Message, *, infer: bool) -> tuple[list[str], bool, str]:
+    """Return the texts of a message to store, whether rules found them (otherwise it is the message itself), or why there are none."""
     text = message.text.strip()
-    if not text or message.role == "system":
-        return [], False
-    if not infer:
-        return [text], False
-    turn = Turn(message.role, text, speaker=message.name or "")
-    if facts := extract_facts(turn, SystemClock().now().date()):
-        return [fact.text for fact in facts], True
-    is_statement = not all(sentence.rstrip().endswith(("?", "？")) for sentence in split_sentences(text))
-    return [text] if is_statement and message.role in _MESSAGE_ROLES_KEPT else [], False
-
-
-def _why_skipped(message: Mem0Message) -> str:
-    if not message.text.strip():
-        return "The message has no text."
-    if message.role in _MESSAGE_ROLES_KEPT:
-        return "A question states nothing to remember."
-    return f"The rules found no statement in this message of the {message.role[:40]}; infer=false stores it as it was said."
+    if not text:
+        return [], False, "The message has no text."
+    if message.role != "system":
+        if not infer:
+            return [text], False, ""
+        turn = Turn(message.role, text, speaker=message.name or "")
+        if facts := extract_facts(turn, SystemClock().now().date()):
+            return [fact.text for fact in facts], True, ""
+    if message.role not in _MESSAGE_ROLES_KEPT:
+        why = f"The rules found no statement in this message of the {message.role[:40]}; infer=false stores it as it was said."
+        return [], False, why
+    if all(sentence.rstrip().endswith(("?", "？")) for sentence in split_sentences(text)):
+        return [], False, "A question states nothing to remember."
+    return [text], False, ""
 
 
 @router.post("/v3/memories/")
@@ -465,7 +462,9 @@ def _scope_of(entity: str, name: str) -> str:
 
 def _places(memory: Memory, conditions: Mapping[str, Any]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Return the scopes and labels that find everything a filter can meet: one pair, or two for an agent, app or run."""
-    clauses = [conditions, *(clause for clause in _clauses(conditions.get("AND")) if isinstance(clause, Mapping))]
+    listed = conditions.get("AND")
+    listed = listed if isinstance(listed, list) else []
+    clauses = [conditions, *(clause for clause in listed if isinstance(clause, Mapping))]
     for name in ENTITIES:
         for clause in clauses:
             value = clause.get(name)
@@ -483,10 +482,6 @@ def _places(memory: Memory, conditions: Mapping[str, Any]) -> list[tuple[tuple[s
 def _out_of_reach(scope: str) -> NotAllowed:
     hint = f"Use a token that reaches it: lukasa --scope {scope} token add NAME"
     return NotAllowed(f"This token does not reach the scope {scope!r:.120}.", hint=hint)
-
-
-def _clauses(value: Any) -> Iterable[Any]:
-    return value if isinstance(value, list) else ()
 
 
 def _to_item(memory: VaultMemory) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from lukasa.errors import LukasaError
+from lukasa.interfaces.auth import problem_response
 from lukasa.interfaces.http.metrics import CONTENT_TYPE, render_metrics
 from lukasa.interfaces.http.requests import CallerMemory
-from lukasa.interfaces.http.responses import JsonResponse, declare_answer, problem_response
+from lukasa.interfaces.http.responses import JsonResponse, declare_answer
 from lukasa.interfaces.outcomes import outcome_of
 from lukasa.interfaces.stores import CallerStores
 from lukasa.storage.engine import Tally

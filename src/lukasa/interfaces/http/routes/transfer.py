@@ -16,7 +16,7 @@ from lukasa.core.clock import to_iso
 from lukasa.core.outcome import Refused
 from lukasa.core.scope import SYSTEM
 from lukasa.errors import FormatError, InvalidInput, NotAccepted
-from lukasa.interfaces.auth import TOKEN_KEY
+from lukasa.interfaces.auth import TOKEN_KEY, problem_response
 from lukasa.interfaces.http.requests import CallerMemory, RespondAsync
 from lukasa.interfaces.http.responses import (
     DEFERRED,
@@ -25,7 +25,6 @@ from lukasa.interfaces.http.responses import (
     declare_answer,
     describe_answer,
     job_response,
-    problem_response,
 )
 from lukasa.interfaces.http.server_jobs import BACKUP_JOB, EXPORT_JOB, ServerJobs
 from lukasa.interfaces.outcomes import not_found, outcome_of
@@ -161,8 +160,7 @@ def back_up(request: Request, memory: CallerMemory, respond_async: RespondAsync)
 
     ``Prefer: respond-async`` makes it a job.
     """
-    memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
-    url = _require_backup_url(request)
+    url = _require_backup_url(request, memory)
     if respond_async:
         return job_response(request.app.state.server_jobs.defer(memory, BACKUP_JOB))
     return JsonResponse(memory.backup(url), 201)
@@ -174,7 +172,7 @@ def list_backups(request: Request, memory: CallerMemory) -> Any:
     memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
     if not request.app.state.server_jobs.url:
         return JsonResponse({"backups": [], "has_place": False})
-    archives = find_backups(_require_backup_url(request), name=store_backup_name(memory.place))
+    archives = find_backups(_require_backup_url(request, memory), name=store_backup_name(memory.place))
     proofs = {record.id: record for record in memory.journal.read(Query(kinds=(BACKUP_PROOF,), scopes=(SYSTEM,)))}
     found = []
     for number in archives.numbers():
@@ -188,8 +186,7 @@ def list_backups(request: Request, memory: CallerMemory) -> Any:
 @router.post("/backups/{number}/proof", responses=describe_answer(Manifest))
 def prove_backup(request: Request, memory: CallerMemory, number: Annotated[int, Path(ge=0, le=10**6)]) -> Any:
     """Read a backup, compare it with its manifest, and note that it was proved. Only for the owner."""
-    memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
-    archives = find_backups(_require_backup_url(request), name=store_backup_name(memory.place))
+    archives = find_backups(_require_backup_url(request, memory), name=store_backup_name(memory.place))
     if number not in archives.numbers():
         raise not_found(f"There is no backup {number}.")
     manifest = to_json(archives.verify(number))
@@ -201,7 +198,9 @@ def _proof_id(manifest: Mapping[str, Any]) -> str:
     return f"{manifest['number']}-{manifest['sha256'][:32]}"
 
 
-def _require_backup_url(request: Request) -> str:
+def _require_backup_url(request: Request, memory: Memory) -> str:
+    """Return the place for the backups of the store, for its owner."""
+    memory.journal.with_reach(memory.journal.reach, memory.journal.author)  # refuses everybody but the owner
     url: str = request.app.state.server_jobs.url
     if not url:
         hint = "Ask the operator to start it with --backups URL."

@@ -10,7 +10,8 @@ from lukasa.core.record import Draft
 from lukasa.errors import InvalidInput
 from lukasa.models.embedders import open_embedder
 from lukasa.recall.query import parse_question
-from lukasa.recall.relevance import DEFAULT_CUTOFF, USUAL_COSINES, compute_relevance, measure_cosines
+from lukasa.recall.ranking import compute_relevance
+from lukasa.recall.relevance import DEFAULT_CUTOFF, USUAL_COSINES, measure_cosines
 from lukasa.recall.signals import CorpusStatistics, RankingEvidence, RecallCandidate
 from lukasa_bench.conversations import ConversationCorpus
 

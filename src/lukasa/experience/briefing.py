@@ -26,7 +26,7 @@ from lukasa.experience.skills import SKILL, Skill, Skills, keyword_stems, slugif
 from lukasa.journal import Journal
 from lukasa.models.token_counter import open_token_counter
 from lukasa.recall.memories import MemorySource, recall_memories
-from lukasa.recall.prompt import PromptBlock, PromptItem, build_fenced_block, neutralise
+from lukasa.recall.prompt import PromptBlock, PromptItem, build_fenced_block, to_one_line
 from lukasa.recall.recall import MAX_QUESTION_LENGTH, LeftOutRecord, Recall, RecallHit
 from lukasa.recall.unconfirmed_orders import (
     CONSOLIDATED,
@@ -213,7 +213,7 @@ def summary_line(record: Record) -> str:
 
 def _safe_line(text: str) -> str:
     """Return a text as one short line without anything that a prompt or a terminal would obey."""
-    line = " ".join(neutralise(text).split())
+    line = to_one_line(text)
     return line if len(line) <= _MAX_LINE_CHARS else line[: _MAX_LINE_CHARS - 1] + "…"
 
 

@@ -28,7 +28,7 @@ from lukasa.experience.episodes import Episodes
 from lukasa.experience.ledgers import Ledgers
 from lukasa.experience.skills import Skills
 from lukasa.journal import CallerService, Journal
-from lukasa.recall.prompt import neutralise
+from lukasa.recall.prompt import to_one_line
 from lukasa.recall.recall import Recall
 from lukasa.storage.engine import Query
 from lukasa.storage.files import check_output_path, open_output_file
@@ -191,4 +191,4 @@ def _fenced_lines(lines: Sequence[bytes]) -> set[int]:
 
 
 def _safe_line(text: str) -> str:
-    return " ".join(neutralise(text).split())[:500]
+    return to_one_line(text)[:500]

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from lukasa.core.text_cache import cache_texts
 from lukasa.errors import MissingExtra, StoreError
 from lukasa.text.terms import find_words
 
@@ -103,13 +102,6 @@ class HashEmbedder:
         vectors = np.zeros((len(texts), self.length), dtype=np.float32)
         for vector, text in zip(vectors, texts, strict=True):
             for word in find_words(text.casefold()):
-                dimension, sign = _hash_word(word, self.length)
-                vector[dimension] += sign
+                digest = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
+                vector[digest % self.length] += 1 if digest >> 63 else -1
         return normalise_vectors(vectors)
-
-
-@cache_texts(10_000)
-def _hash_word(word: str, length: int) -> tuple[int, int]:
-    """Return the dimension and the sign of a word."""
-    digest = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest())
-    return digest % length, 1 if digest >> 63 else -1

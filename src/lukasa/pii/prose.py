@@ -98,7 +98,11 @@ def prose_scan(keyword: str, search: KeywordPattern, text: str, lower: str) -> S
             words = value.replace("-", " ").split()
             found = 3 * sum(map(COMMON_WORDS.__contains__, words)) < len(words)
         elif group == "word":
-            found = before.endswith(("wifi ", "wi-fi ", "wifi guest ", "wi-fi guest ")) and _is_word_alone(value)
+            found = (
+                before.endswith(("wifi ", "wi-fi ", "wifi guest ", "wi-fi guest "))
+                and value not in COMMON_WORDS
+                and not value.endswith(("ed", "ing", "able", "ible", "ly"))
+            )
         elif group == "number":
             found = _LOCKED.search(before) is not None
         elif group in ("camel", "pair"):
@@ -118,7 +122,3 @@ def prose_scan(keyword: str, search: KeywordPattern, text: str, lower: str) -> S
 
 def _is_secret(value: str) -> bool:
     return looks_like_password(value) and not _NO_SECRET.fullmatch(value)
-
-
-def _is_word_alone(value: str) -> bool:
-    return value not in COMMON_WORDS and not value.endswith(("ed", "ing", "able", "ible", "ly"))

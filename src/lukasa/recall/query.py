@@ -2,17 +2,24 @@
 
 No language model is involved: each rule is a pattern of the few words people use. Where no pattern matches, the question
 is a plain one, and only its words and its vector decide.
+
+A question may come with conditions on records that the indexes do not know: several authors or conversations, any or none of
+some labels, fields of the body. The indexes propose their best records; a ``RecordFilter`` keeps those that meet it. If few are
+left, the indexes are asked for more.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from lukasa.core.record import Record
+from lukasa.errors import InvalidInput
 from lukasa.text.dates import Period, find_periods
 from lukasa.text.lexicon import WORDS
 from lukasa.text.patterns import compile_on_use
@@ -23,6 +30,14 @@ ASSISTANT_ROLES = frozenset({"assistant", "agent", "ai", "bot", "model", "system
 MAX_MATCHED_TEXTS = 5_000
 """Words that match more texts than this in all count as common; a store of at most this many texts counts as small."""
 _MAX_WORDS, _MAX_PHRASES, _MAX_PHRASE_LENGTH = 256, 32, 200
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
 
 
 class QuestionKind(StrEnum):
@@ -43,27 +58,15 @@ class TimeOrder(StrEnum):
     OLDEST = "oldest"
 
 
-_SEVERAL = compile_on_use(
-    r"^\W*(?:what|which) (?:(?:are|were|other|different|new) )*(?!(?:is|was|does|has|his|this|its|us)\b)\w+[^s\W]s\b"
-    r"|\bhow many\b|\bin what ways\b|\bwhat (?:kind|type|sort)s? of\b|^\W*would\b|\b(?:likely|might)\b",
-    re.IGNORECASE,
-)
+_SEVERAL = ("how many", "what kind of", "what type of", "likely", "might")
+_NO_PLURAL = frozenset({"is", "was", "does", "has", "us"})
 _FRAMING = compile_on_use(
-    "|".join(
-        (
-            r"\b(?:can|could|would) you\b|\bplease\b",
-            r"\bgive me\b|\bprovide(?: me)?(?: with)?\b|\bwalk me through\b|\blist\b|\bshow me\b|\btell me\b",
-            r"\b(?:the )?order in which\b|\bin (?:the )?order\b|\bthe order\b|\bchronological(?:ly)?(?: order)?\b|\bsequence of\b",
-            r"\b(?:I|we)(?:['’]ve| have)? (?:brought up|mentioned|discussed|talked about)\b",
-            r"\b(?:different|various) (?:aspects?|ways?|topics?|parts?|details?)\b(?: of| related to)?",
-            r"\b(?:throughout|across|over|during|through|in|based on|from) (?:all )?(?:of )?(?:our|my|these|the) (?:recent |past )?"
-            r"(?:conversations?|discussions?|chats?|sessions?|messages)\b",
-            r"\bmention only\b.*$|\bonly and only\b.*$",
-            r"\b(?:a |an |the )?(?:(?:clear|brief|quick|short|full|complete|comprehensive|detailed) )?(?:summary|overview|recap)\b(?: of)?|\bsummari[sz]e\b",
-            r"\bover time\b|\bso far\b|\balong the way\b",
-            r"\b(?:have |has |had )?(?:developed|progressed|evolved|changed)\b|\bhow\b",
-        )
-    ),
+    r"\b(?:can you|give me|order in which)\b"
+    r"|\bdifferent aspects?\b(?: of)?"
+    r"|\b(?:throughout|across) our (?:conversations?|discussions?|chats?|sessions?)\b"
+    r"|\bmention only\b.*$"
+    r"|\b(?:a )?(?:(?:clear|brief|complete) )?summary\b(?: of)?|\bsummari[sz]e\b"
+    r"|\bover time\b|\b(?:developed|progressed)\b",
     re.IGNORECASE,
 )
 _QUOTED = compile_on_use(r"[\"“”«]([^\"“”«»]{2,80})[\"“”»]|`([^`]{2,80})`")
@@ -159,7 +162,13 @@ def asks_for_several(question: ParsedQuestion) -> bool:
 
     What someone would or might do is concluded from several things too.
     """
-    return question.kind is QuestionKind.FACT and _SEVERAL.search(question.text) is not None
+    if question.kind is not QuestionKind.FACT:
+        return False
+    plain = plain_text(question.text)
+    first, *others = plain.split() or [""]
+    noun = next((word for word in others if word not in ("other", "new")), "")
+    is_plural = noun.endswith("s") and not noun.endswith(("ss", "'s")) and noun not in _NO_PLURAL
+    return first == "would" or (first in ("what", "which") and is_plural) or contains_phrase(plain, _SEVERAL)
 
 
 def _classify_kind(text: str) -> QuestionKind:
@@ -228,3 +237,73 @@ def select_terms(words: Sequence[str], texts_with_word: Mapping[str, int], text_
     if len(together) == 1:
         return SelectedTerms(tuple(rarest[:rare])) if rare else SelectedTerms(tuple(together))
     return SelectedTerms(tuple(rarest[:rare]), tuple(together))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFilter:
+    """Conditions on a record; empty ones do not limit."""
+
+    authors: Collection[str] = ()
+    conversations: Collection[str] = ()
+    any_labels: Collection[str] = ()
+    exclude: Collection[str] = ()
+    where: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, wanted in self.where.items():
+            unknown = [sign for sign in wanted if sign not in _COMPARISONS] if isinstance(wanted, Mapping) else ()
+            if unknown:
+                raise InvalidInput(
+                    f"{unknown[0]!r:.40} is no comparison for the field {name!r:.60}.",
+                    hint=f"Use {', '.join(_COMPARISONS)}, or a plain value for equality.",
+                )
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.authors or self.conversations or self.any_labels or self.exclude or self.where)
+
+    def accepts(self, record: Record) -> bool:
+        """Return whether a record meets all conditions."""
+        labels = set(record.labels)
+        return (
+            (not self.authors or record.author in self.authors)
+            and (not self.conversations or record.label("session") in self.conversations)
+            and (not self.any_labels or not labels.isdisjoint(self.any_labels))
+            and labels.isdisjoint(self.exclude)
+            and all(_meets(record.body, name, wanted) for name, wanted in self.where.items())
+        )
+
+
+def list_values(name: str, values: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return the values of a filter that takes several; raise ``InvalidInput`` for a string, which is not a list of letters."""
+    if isinstance(values, str):
+        raise InvalidInput(f"{name} takes a list, not a string.", hint=f"Write {name}=[{values!r:.60}].")
+    return tuple(values or ())
+
+
+def one_or_more(values: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return the values of a filter that takes one or several."""
+    return (values,) if isinstance(values, str) else tuple(values or ())
+
+
+def _meets(body: Mapping[str, Any], path: str, wanted: Any) -> bool:
+    """Return whether a field of a body meets conditions, or one item of its list; ``a.b`` names a field inside another."""
+    value: Any = body
+    for part in (path,) if path in body else path.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return False
+        value = value[part]
+    conditions = wanted if isinstance(wanted, Mapping) else {"eq": wanted}
+    values = value if isinstance(value, list | tuple) else (value,)
+    return any(all(_compare(sign, item, limit) for sign, limit in conditions.items()) for item in values)
+
+
+def _compare(sign: str, value: Any, limit: Any) -> bool:
+    """Compare two values, numbers with numbers and texts with texts; other values are neither larger nor smaller."""
+    if sign not in ("eq", "ne") and not (
+        (isinstance(value, str) and isinstance(limit, str))
+        or all(isinstance(item, int | float) and not isinstance(item, bool) for item in (value, limit))
+    ):
+        return False
+    is_same_type = isinstance(value, bool) == isinstance(limit, bool)
+    return _COMPARISONS[sign](value, limit) if is_same_type else sign == "ne"

@@ -29,8 +29,9 @@ from lukasa.core.record import Key, Record
 from lukasa.core.text_cache import cache_texts
 from lukasa.journal.write_rules import MAX_TRUST_GAP
 from lukasa.recall.query import ASSISTANT_ROLES, ParsedQuestion
-from lukasa.recall.relevance import USUAL_COSINES, compute_relevance
+from lukasa.recall.relevance import USUAL_COSINES
 from lukasa.recall.signals import (
+    JOINT_GROUPS,
     JOINT_SIGNALS,
     MAX_DEDUCTION,
     MAX_WHOLE_LENGTH,
@@ -38,10 +39,8 @@ from lukasa.recall.signals import (
     CorpusStatistics,
     RankingEvidence,
     RecallCandidate,
-    adjacent,
-    dated,
+    Values,
     speaks_of_self,
-    topic,
 )
 from lukasa.text.differences import find_difference
 from lukasa.text.statements import Statement, parse_statements, statement_changes
@@ -82,6 +81,14 @@ MIN_COMPARED, MAX_COMPARED = 20, 50
 _OWNERS_DEPTH, _OWNERS_COMPARED = 200, 5  # so many of the owner's among so many hits are compared in any case
 _MIN_SHARED_WORDS = 0.6  # the share of words that two sentences about the same have in common
 _REPETITION_DEPTH = 100  # the number of best hits that are checked for repetitions
+_NEARNESS, _COVERAGE, _PERSON, _TIME, _GAP = 2.0, 2.0, 1.5, 1.5, 10.0  # the weights of relevance
+_MIDDLE, _STEEPNESS = 2.0, 2.0
+_GOOD_MATCH, _WHOLE_QUESTION = (
+    4.0,
+    1.0,
+)  # beyond this much, and more for a text that covers the question, no match counts
+_MAX_GAP = 0.3  # a single answer among many texts of others stays above the cut-off
+_COMPARED_TEXTS = 5  # the best so many texts about the person named are compared with as many about the others
 
 
 class RankingSignal(NamedTuple):
@@ -150,19 +157,11 @@ def rank_candidates(
     scores = np.zeros(len(ordered))
     for name, value in values.items():
         scores = scores + weights[name] * value
-    if weights.get("topic"):
-        values["topic"] = topic(evidence, scores)
-        scores = scores + weights["topic"] * values["topic"]
-    if weights.get("dated"):
-        values["dated"] = dated(evidence, scores)
-        scores = scores + weights["dated"] * values["dated"]
-    joint_values = {name: JOINT_SIGNALS[name](evidence, scores) for name in JOINT_SIGNALS if weights.get(name)}
-    for name, value in joint_values.items():
-        scores = scores + weights[name] * value
-    values |= joint_values
-    if weights.get("adjacent"):
-        values["adjacent"] = adjacent(evidence, scores)
-        scores = scores + weights["adjacent"] * values["adjacent"]
+    for group in JOINT_GROUPS:
+        joint_values = {name: JOINT_SIGNALS[name](evidence, scores) for name in group if weights.get(name)}
+        for name, value in joint_values.items():
+            scores = scores + weights[name] * value
+        values |= joint_values
     relevance = compute_relevance(evidence, cosine_range)
     used_weights = {name: weights[name] for name in values}
     best = np.argsort(-scores, kind="stable")
@@ -193,6 +192,50 @@ def rank_candidates(
         else:
             repeated.append(hit._replace(repeats=first_seq))
     return [*ranked, *hits[_REPETITION_DEPTH:], *repeated][:k]
+
+
+def compute_relevance(evidence: RankingEvidence, cosine_range: tuple[float, float] | None) -> Values:
+    """Return the relevance of each candidate (``lukasa.recall.relevance``); a text without a vector is judged by its words alone."""
+    candidates, question = evidence.candidates, evidence.question
+    covered = evidence.covered_shares
+    nearness = covered
+    if cosine_range is not None:
+        unrelated, related = cosine_range
+        scaled = np.clip((evidence.cosines - unrelated) / (related - unrelated), 0.0, 1.5)
+        nearness = np.where(np.isnan(scaled), covered, scaled)
+    total = _NEARNESS * nearness + _COVERAGE * covered
+    if question.periods:
+        total += _TIME * evidence.time_scores
+    if question.names:
+        is_name = np.array([float(term in question.names) for term in question.terms])
+        is_by_person = np.array([candidate.name in question.subject for candidate in candidates])
+        is_mentioned = evidence.presence @ is_name > 0
+        concerns = (
+            is_by_person.copy()
+        )  # by the person named, or about them: it names them and does not speak of its author
+        for index in np.flatnonzero(is_mentioned & ~is_by_person).tolist():
+            concerns[index] = not speaks_of_self(candidates[index].text)
+        total += _PERSON * concerns
+        if concerns.any() and not concerns.all():
+            is_dialogue = len({candidate.name for candidate in candidates}) == 2
+            about_speaker = evidence.features.about_speaker
+            share = np.where(  # how much each text is about the person named
+                is_by_person, about_speaker, (1 - about_speaker) * (is_mentioned | is_dialogue)
+            )
+            strength = nearness + covered
+            gap = _mean_of_best(strength * share) - _mean_of_best(strength * (1 - share))
+            limit = _GOOD_MATCH + _WHOLE_QUESTION * np.clip(2 * covered - 1, 0.0, 1.0) ** 2
+            excess = np.maximum(total - limit, 0.0)
+            total -= excess * np.minimum(
+                2 * share, 1.0
+            )  # a text about others gains at least what it takes from the gap
+            total += _GAP * np.clip(gap, -_MAX_GAP, _MAX_GAP)
+    relevance: Values = 1.0 / (1.0 + np.exp(-_STEEPNESS * (total - _MIDDLE)))
+    return relevance
+
+
+def _mean_of_best(values: Values) -> float:
+    return float(np.sort(values)[-_COMPARED_TEXTS:].sum()) / _COMPARED_TEXTS
 
 
 _first_word = cache_texts(1 << 11)(first_content_word)
@@ -370,12 +413,7 @@ def _contradicts_owner(agents: _DatedHit, owners: _DatedHit) -> bool:
     is_single = len(said) == len(says) == 1
     for before in said:
         for after in says:
-            if (
-                before.words[:1] != after.words[:1]
-                or after.adds
-                or after.past
-                or not (before.lasting and after.lasting)
-            ):
+            if before.words[:1] != after.words[:1] or after.adds or not (before.lasting and after.lasting):
                 continue
             least = max(2, _MIN_SHARED_WORDS * max(len(before.stems), len(after.stems)))
             if (

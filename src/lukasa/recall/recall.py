@@ -24,8 +24,16 @@ from lukasa.core.record import DERIVED_FROM, Key, Record, with_own_body
 from lukasa.core.scope import SYSTEM
 from lukasa.errors import InvalidInput, MissingExtra, StoreUnavailable
 from lukasa.journal import CallerService, Journal
-from lukasa.recall.filters import RecordFilter, list_values, one_or_more
-from lukasa.recall.query import ParsedQuestion, QuestionKind, TimeOrder, parse_question, select_terms
+from lukasa.recall.query import (
+    ParsedQuestion,
+    QuestionKind,
+    RecordFilter,
+    TimeOrder,
+    list_values,
+    one_or_more,
+    parse_question,
+    select_terms,
+)
 from lukasa.recall.ranking import (
     MAX_AUTHOR_SHARE,
     WEIGHTS,
@@ -45,6 +53,7 @@ from lukasa.recall.signals import MAX_WHOLE_LENGTH, CorpusStatistics, RecallCand
 from lukasa.recall.unconfirmed_orders import ORDERS, find_unconfirmed_orders, split_by_reason
 from lukasa.recall.vector_index import VectorIndex
 from lukasa.storage.engine import Match, Progress, Query, Reader
+from lukasa.text.orders import find_order_in
 from lukasa.text.terms import terms_from_words
 
 if TYPE_CHECKING:
@@ -496,8 +505,11 @@ class Recall(CallerService):
     def _mark_orders(self, hits: Iterable[RecallHit]) -> tuple[RecallHit, ...]:
         """Return the hits, each with its unconfirmed orders."""
         found = tuple(hits)
-        orders = find_unconfirmed_orders(self._journal, (hit.record for hit in found))
-        return tuple(replace(hit, orders=orders.get(hit.record.key, "")) for hit in found) if orders else found
+        suspects = [hit.record for hit in found if find_order_in(hit.record)]
+        if not suspects:
+            return found
+        orders = find_unconfirmed_orders(self._journal, suspects)
+        return tuple(replace(hit, orders=orders.get(hit.record.key, "")) for hit in found)
 
     def _rerank(
         self, reranker: Reranker, question: ParsedQuestion, ranked: list[RankedCandidate], ends: float | None
@@ -638,7 +650,7 @@ def _build_candidates(found: _FoundRecords, source_trust: SourceTrust) -> list[R
         "trust": source_trust.trust_signals(records),
         "links": [links.get(seq, no_links) for seq in seqs],
         "asked_cosine": [
-            cosines.get(before) if text and ("?" in text or (not text.isascii() and asks_something(text))) else None
+            cosines.get(before) if text and asks_something(text) else None
             for (before, _), text in zip(adjacent, befores, strict=True)
         ],
     }
@@ -715,7 +727,7 @@ class SourceTrust:
         self._records = records
         counts = Counter([record.author for record in records.values() if record.author])
         self._authors_asked = set(counts)
-        self._trust_by_author = dict(trust_provider(counts)) if trust_provider is not None else {}
+        self._trust_by_author = dict(trust_provider(counts)) if counts and trust_provider is not None else {}
         self._discounts: dict[str, float] = {}  # 0 at the largest share of an author, 1 at all candidates
         if self._trust_by_author and len(counts) > 2:
             self._discounts = {

@@ -55,25 +55,17 @@ _DAYS_SOON_AFTER = 10  # people still talk about an event within this many days
 _MAX_RULES = 5  # more would crowd out the answer
 _SEARCHED_FOR_DATES = 30  # a text below these would not be among the best with a date either
 _MAX_PERIOD_DAYS = 100  # a text about a whole year says little about one day in it
-_TOPIC_HITS, _TOPIC_SEARCHED = (
-    20,
-    150,
-)  # how many of the best candidates name the topic, and how many are searched for it
+_TOPIC_HITS, _TOPIC_SEARCHED = 20, 150  # so many of the best name the topic, and so many are searched for it
 _MIN_SHARING, _ADDED_TERMS = 3, 10  # hits that share a word of the topic; how many such words count
 _MAX_BRIEF_LENGTH = 100  # a longer question usually also states something
 
 _OTHER_QUESTION_MARKS = ("\uff1f", "؟", "՞", "፧", "\u037e")
 _SENTENCE_ENDS = (". ", "! ", "? ", "\n")
-_RULE = compile_on_use(
-    r"(?:^|[.!?:\n]\s*|\bplease )(?:always|never) (?!been\b|had\b|mind\b|a\b|the\b)[a-z]+"
-    r"|\b(?:from now on|going forward|in (?:the )?future, please)\b"
-    r"|\b(?:when|whenever|if|every time|each time) (?:I|we) (?:ask|request|want to know)\b",
-    re.IGNORECASE,
-)
-_RULE_HINTS = ("always", "never", " ask", "request", "from now", "forward", "future", "want to know")
+_RULE = compile_on_use(r"(?:^|[.!?:\n]\s*)(?:always|never) (?!been\b)[a-z]+|\bfrom now on\b", re.IGNORECASE)
+_RULE_HINTS = ("always", "never", "from now on")
 _PREFERENCE = compile_on_use(
-    r"\bI(?:['’]d| would)?(?: \w+ly| also| always)? (?:prefer|rather|favou?r)\b|\bmy preference\b"
-    r"|\bI(?:['’]ve| have)? (?:chosen|chose|decided)\b|\bI (?:like|tend|try) (?:to|it when)\b|\bI(?:['’]m| am) trying to keep\b",
+    r"\bI(?:['’]d| would)? prefer\b|\bmy preference\b|\bI(?:['’]ve| have)? (?:chosen|decided)\b|\bI like to\b"
+    r"|\bI['’]m trying to keep\b",
     re.IGNORECASE,
 )
 # Each of these patterns begins with what it looks for first, because that is found fastest, and then looks back.
@@ -173,10 +165,7 @@ def speaks_of_self(text: str) -> bool:
 def states_rule(passage: str) -> bool:
     """Return whether a text states a standing rule."""
     lowered = passage.lower()
-    for hint in _RULE_HINTS:
-        if hint in lowered:
-            return _RULE.search(passage) is not None
-    return False
+    return any(hint in lowered for hint in _RULE_HINTS) and _RULE.search(passage) is not None
 
 
 def _count_mentions_together(passages: Sequence[str]) -> tuple[NDArray[Any], ...]:
@@ -430,7 +419,7 @@ class RankingEvidence:
             (index, before)
             for index, candidate in enumerate(self.candidates)
             if (before := candidate.before)
-            and ("?" in before or (not before.isascii() and asks_something(before)))
+            and asks_something(before)
             and len(candidate.text) + len(before) <= _MAX_WINDOW_LENGTH
         ]
         total = float(self.asked_weights.sum())
@@ -739,6 +728,8 @@ SIGNALS: Mapping[str, Callable[[RankingEvidence], Values]] = {
 """The signals that score each candidate separately, by name."""
 
 JOINT_SIGNALS: Mapping[str, Callable[[RankingEvidence, Values], Values]] = {
-    signal.__name__: signal for signal in (session, linked)
+    signal.__name__: signal for signal in (topic, dated, session, linked, adjacent)
 }
-"""The signals that raise a candidate because of related ones; they start from the sum of all other signals."""
+"""The signals that depend on the other candidates."""
+JOINT_GROUPS = (("topic",), ("dated",), ("session", "linked"), ("adjacent",))
+"""Their order; those of a group start from the sum of all signals before the group."""

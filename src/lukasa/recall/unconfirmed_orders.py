@@ -11,12 +11,11 @@ made of others' records (consolidation, extraction) is judged like anybody's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from lukasa.core.record import DERIVED_FROM, Draft, Key, Record
+from lukasa.core.record import DERIVED_FROM, Key, Record
 from lukasa.journal import Journal
 from lukasa.storage.engine import Query, Reader
-from lukasa.text.orders import find_order
+from lukasa.text.orders import find_order_in
 
 CORROBORATION = "corroboration"
 IMPORTED = "import"
@@ -44,20 +43,6 @@ def split_by_reason(left_out: Iterable[tuple[Record, str]]) -> tuple[list[Key], 
     entries = list(left_out)
     expired, orders = ([record.key for record, why in entries if why == reason] for reason in ("expired", ORDERS))
     return expired, orders
-
-
-def find_order_in(record: Record | Draft) -> str:
-    """Return why a record is an order to its reader, in a few words; empty if it is none."""
-    texts: list[str] = []
-    pending: list[Any] = [record.text, record.body] if record.body else [record.text]
-    for value in pending:
-        if value.__class__ is str:
-            texts.append(value)
-        elif isinstance(value, dict):
-            pending += value.values()
-        elif isinstance(value, list):
-            pending += value
-    return find_order(texts[0] if len(texts) == 1 else ". ".join(texts))
 
 
 def is_confirmed(reader: Reader, record: Record, *, is_imported: bool = False) -> bool:

@@ -89,21 +89,13 @@ class Clause:
     @property
     def is_uncertain(self) -> bool:
         """Whether the speaker does not stand by the clause."""
-        return (
-            not self.vocabulary.isdisjoint(WORDS["uncertain"])
-            or contains_phrase(self.lowered, WORDS["uncertain_phrases"])
-            or self.is_asked
-        )
+        return not self.vocabulary.isdisjoint(WORDS["uncertain"]) or self.is_asked
 
     @property
     def is_negated(self) -> bool:
         """Whether the clause denies; "in Vault, not in files" denies nothing that it states."""
         places = [place for place, word in enumerate(self.plain) if word in WORDS["negation"]]
-        is_contrast = len(places) == 1 and places[0] > 1 and self.plain[places[0]] in ("not", "nicht")
-        return bool(places) and not (
-            is_contrast and (self.words[places[0] - 1].endswith(",") or places[0] == len(self.plain) - 2)
-            and self.plain[places[0] - 1] not in _FINITE_VERBS
-        )  # fmt: skip
+        return bool(places) and not self.words[places[0] - 1].endswith(",")
 
     @property
     def is_lasting(self) -> bool:
@@ -228,11 +220,7 @@ def _split_at_subjects(words: Sequence[str]) -> Iterator[list[str]]:
     plain = [plain_word(word) for word in words]
     start = 0
     shared: list[str] = []
-    has_verb = False
     for index in range(1, len(words) - 1):
-        if index <= start:
-            continue
-        has_verb = has_verb or plain[index - 1] in _FINITE_VERBS or "'" in plain[index - 1] or plain[start] in _SUBJECTS
         is_break = (plain[index] in _BREAKS or words[index] in _BREAKS) and plain[index + 1] not in _NO_BREAK_BEFORE
         is_connected = plain[index] in _CONNECTIVES
         is_after_comma = words[index - 1].endswith((",", ";"))
@@ -245,36 +233,30 @@ def _split_at_subjects(words: Sequence[str]) -> Iterator[list[str]]:
         if (
             is_break
             or words[index - 1].endswith(";")
-            or _starts_clause(words[begin : begin + 6], is_connected=is_connected, follows_clause=has_verb)
+            or _starts_clause(words[begin : begin + 6], is_connected=is_connected)
         ):
             yield shared + [word.rstrip(";") for word in words[start:index]]
-            start, shared, has_verb = begin, [], False
+            start, shared = begin, []
         elif is_connected and plain[begin] in own_verbs and begin + 1 < len(words):
             yield shared + list(words[start:index])
-            has_verb = True
             start, shared = begin, ["I" if subject == "i" else "Ich" if subject == "ich" else subject.capitalize()]
     yield shared + list(words[start:])
 
 
-def _starts_clause(words: Sequence[str], *, is_connected: bool, follows_clause: bool) -> bool:
+def _starts_clause(words: Sequence[str], *, is_connected: bool) -> bool:
     """Tell whether words begin with a subject and its verb; after "and" a plural verb may have a subject of two parts."""
     plain = [plain_word(word) for word in words]
     first = plain[0].partition("'")[0]
     if first in _SELF | _GROUP and not is_connected:
         return True
-    if not follows_clause:
-        return False
     if first in _SUBJECTS:
         return len(words) > 2
-    if first in WORDS["excluded_subjects"] or first.endswith("ing"):
+    if first in WORDS["excluded_subjects"]:
         return False
     for index, verb in enumerate(plain[1:5], 1):
-        if words[index - 1].endswith(","):
-            return False
         if verb in _FINITE_VERBS and plain[index - 1] not in _DETERMINERS:
-            is_singular = verb.endswith(("s", "t")) or verb == "war"
-            return index + 1 < len(words) and (is_singular or not is_connected)
-        if verb in WORDS["excluded_subjects"] or verb in _CONNECTIVES:
+            return index + 1 < len(words) and (verb.endswith(("s", "t")) or not is_connected)
+        if verb in WORDS["excluded_subjects"]:
             return False
     return False
 
@@ -296,8 +278,7 @@ def cut_reasons(words: list[str]) -> list[str]:
     """Cut reasons and remarks off the end of a clause; conditions stay."""
     for index in range(2, len(words)):
         word = plain_word(words[index])
-        is_reason = word in WORDS["reasons"] or (word == "so" and words[index + 1 : index + 2] == ["that"])
-        if is_reason or (words[index - 1].endswith(",") and word in WORDS["remarks"]):
+        if word in WORDS["reasons"] or (words[index - 1].endswith(",") and word in WORDS["remarks"]):
             words = words[:index]
             break
     words = " ".join(words).rstrip(" .!,:;…。！").split()

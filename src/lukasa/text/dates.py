@@ -142,7 +142,8 @@ def write_calendar_dates(text: str, moment: date, *, weekdays: bool = False) -> 
     A text that has a date of its own stays as it is.
     """
     lower = text.lower()
-    if not any(hint in lower for hint in _CALENDAR_HINTS) or _has_calendar_date(text):
+    has_hint = any(hint in lower for hint in _CALENDAR_HINTS)
+    if not has_hint or any(pattern.search(text) for pattern in _ABSOLUTE_RE[:6]):
         return text
 
     def write(match: re.Match[str]) -> str:
@@ -156,10 +157,6 @@ def write_calendar_dates(text: str, moment: date, *, weekdays: bool = False) -> 
         return f"{match[0]} ({written})" if written else match[0]
 
     return _CALENDAR_RE.sub(write, text)
-
-
-def _has_calendar_date(text: str) -> bool:
-    return any(pattern.search(text) for pattern in _ABSOLUTE_RE[:6])
 
 
 def _format_period(words: dict[str, str], moment: date) -> str:

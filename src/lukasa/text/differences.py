@@ -28,7 +28,7 @@ DifferenceKind = Literal[
 
 _TOKEN = re.compile(r"(?<!\w)-?\d+(?:[.,:/-]\d+)*|[^\W_]+(?:[+#]+(?!\w))?|[<>≤≥≠]|[,.!?:;\n]")
 """A number, a word, a sign, or a mark between them."""
-_SIGN = re.compile(r"['’%€$£°=&+]|\.(?=[A-Za-z]\.)")
+_SIGN = re.compile(r"['’%€$£°=]|\.(?=[A-Za-z]\.)")
 _SENTENCE_ENDS = frozenset(".!?:;\n")
 _MARKS = _SENTENCE_ENDS | {","}
 _ORDINAL_SUFFIXES = frozenset(("st", "nd", "rd", "th"))
@@ -272,8 +272,6 @@ def _read_number(token: str, following: str, language: Language) -> tuple[list[t
     groups = _group_lengths(whole, mark)
     if len(groups) > 1 and groups[0] <= 3 and set(groups[1:]) == {3}:
         token = whole.replace(mark, "") + "." * bool(decimal) + fraction
-    elif language == "de" and len(groups) == 1 and decimal:
-        token = token.replace(",", ".")
     scale = words.NUMBER_WORDS.get(following, "")
     if len(scale) > 3 and len(_group_lengths(token, ".")) in (1, 2):  # 1.2 million
         whole, _, fraction = token.partition(".")
@@ -317,17 +315,13 @@ def stem_english(word: str) -> str:
         return words.IRREGULAR_FORMS[word]
     if word in words.NOT_STEMMED or len(word) < 4:
         return word
-    if len(word) > 5 and word.endswith("ly"):
-        word = word[:-2]
     if word.endswith(("ies", "ied")) and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "xes", "ches", "shes", "zes")):
         word = word[:-2]
     elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
-    if len(word) > 7 and word.endswith("ment"):
-        word = word[:-4]
-    elif len(word) > 5 and word.endswith("ing") and _VOWELS & set(word[:-3]):
+    if len(word) > 5 and word.endswith("ing") and _VOWELS & set(word[:-3]):
         word = _undouble(word[:-3])
     elif len(word) > 4 and word.endswith("ed") and not word.endswith("eed") and _VOWELS & set(word[:-2]):
         word = _undouble(word[:-2])

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from lukasa.core.record import Draft, Record
 from lukasa.text.patterns import compile_on_use
 
 
@@ -224,6 +225,20 @@ def find_order(text: str) -> str:
             _judged.clear()
         known = _judged[key] = _judge(text)
     return known
+
+
+def find_order_in(record: Record | Draft) -> str:
+    """Return why a record is an order to its reader, in a few words; empty if it is none."""
+    texts: list[str] = []
+    pending: list[Any] = [record.text, record.body] if record.body else [record.text]
+    for value in pending:
+        if value.__class__ is str:
+            texts.append(value)
+        elif isinstance(value, dict):
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+    return find_order(texts[0] if len(texts) == 1 else ". ".join(texts))
 
 
 MAX_JUDGED_LENGTH = 200_000

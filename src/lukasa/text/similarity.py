@@ -8,8 +8,6 @@ and ignores frequent letters of long texts; it is never higher.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 
 def word_overlap(a: frozenset[str], b: frozenset[str]) -> float:
     """Return the share of all their words that two texts have in common; 0 for texts without words."""
@@ -19,15 +17,9 @@ def word_overlap(a: frozenset[str], b: frozenset[str]) -> float:
 
 def sequence_similarity(a: str, b: str, *, floor: float = 0.0) -> float:
     """Return the similarity of two normalised texts as sequences of characters; 0 when it is below the floor."""
-    return float(load_rapidfuzz()[0](a, b, score_cutoff=floor))
+    from rapidfuzz.distance import Indel  # the import takes longer than opening a store
 
-
-def load_rapidfuzz() -> tuple[Callable[..., float], Callable[..., list[tuple[str, float, int]]]]:
-    """Import the scorer of sequences and the search that applies it to many texts; the import takes longer than opening a store."""
-    from rapidfuzz import process
-    from rapidfuzz.distance import Indel
-
-    return Indel.normalized_similarity, process.extract
+    return float(Indel.normalized_similarity(a, b, score_cutoff=floor))
 
 
 def query_coverage(query_words: frozenset[str], text_words: frozenset[str]) -> float:

@@ -33,8 +33,6 @@ class ValueType(StrEnum):
     WEEKDAY = "weekday"
     DATE = "date"
     MONTH = "month"
-    QUARTER = "quarter"
-    YEAR = "year"
     CLOCK = "clock"
     NUMBER = "number"
     STATE = "state"
@@ -72,22 +70,15 @@ class Statement(NamedTuple):
     """Whether it has a verb of replacing: moved, switched, instead."""
     says_now: bool
     """Whether it says that something holds from now on: now, since May."""
-    ends: bool
-    """Whether it says that something is no longer so."""
     negated: bool
     adds: bool
     """Whether it adds to what was so before: also, too, another."""
-    past: bool
     has_verb: bool
     """Whether it has a known verb of the present (is, runs, lives), or any verb of a habit: we deploy on Tuesdays."""
     lasting: bool
     """Whether it speaks of what holds and not of an event in the past."""
     indefinite: bool
     """Whether it speaks of one of several things: a meeting."""
-    group: bool
-    """Whether it speaks of the speaker's group: we, our."""
-    possessive: bool
-    """Whether it speaks of a thing or person that belongs to somebody: Anna's brother."""
     names: frozenset[str]
     """Stems of the words of its names."""
     capitals: tuple[bool, ...]
@@ -105,22 +96,15 @@ def _read_lists(*names: str) -> Iterator[frozenset[str]]:
 _CHANGE_WORDS, _NOW_WORDS, _REPLACING_VERBS, _GENERIC_WORDS, _WORK_WORDS, _SELF_WORDS = _read_lists(
     "change", "now", "replacing_verbs", "generic", "work", "self"
 )
-_GROUP_WORDS, _UNRESOLVED, _INDEFINITE, _ROLE_WORDS, _ADDITIVE_VERBS, _LASTING_WORDS = _read_lists(
-    "group", "unresolved", "indefinite", "role", "additive_verbs", "lasting"
+_ROLE_WORDS, _LASTING_WORDS, _PASSIVE_WORDS, _NEGATION_WORDS, _TRAILING_HINTS, _TIME_ADVERBS = _read_lists(
+    "role", "lasting", "passive", "statement_negation", "trailing_hints", "time_adverbs"
 )
-_PASSIVE_WORDS, _ENDING_WORDS, _NEGATION_WORDS, _TRAILING_HINTS, _FROM_HINTS, _TIME_ADVERBS = _read_lists(
-    "passive", "ending", "statement_negation", "trailing_hints", "from_hints", "time_adverbs"
+_DOUBT_WORDS, _REPLACED_BEFORE, _TO_WORDS, _ADDING_HINTS, _NEGATION_PHRASES = _read_lists(
+    "doubt", "replaced_before", "to", "adding_hints", "negation_phrases"
 )
-_DOUBT_PHRASES, _NEGATION_PHRASES, _ADDING_PHRASES, _PAST_PHRASES = _read_lists(
-    "doubt_phrases", "negation_phrases", "adding_phrases", "past_phrases"
+_PRESENT_WORDS, _PAST_VERBS, _TO_VERBS, _BEFORE_PERSON, _INDEFINITE = _read_lists(
+    "present", "past_verbs", "to_verbs", "before_person", "indefinite"
 )
-_DOUBT_WORDS, _REPLACED_BEFORE, _DETERMINERS, _TO_WORDS, _AUXILIARIES, _ADDING_HINTS = _read_lists(
-    "doubt", "replaced_before", "determiners", "to", "auxiliaries", "adding_hints"
-)
-_PAST_HINTS, _PRESENT_WORDS, _PAST_VERBS, _GERMAN_PERFECT, _CHANGE_ADVERBS, _SKIPPED_BEFORE_NAME = _read_lists(
-    "past_hints", "present", "past_verbs", "german_perfect", "change_adverbs", "skipped_before_name"
-)
-_TO_VERBS, _BEFORE_PERSON = _read_lists("to_verbs", "before_person")
 _FUNCTION_WORDS = STOP_WORDS | frozenset(WORDS["function"])
 _WEEKDAYS = read_groups("weekdays")
 _MONTHS = {
@@ -128,35 +112,21 @@ _MONTHS = {
     for number, names in enumerate(WORDS["months"].items(), 1)
     for form in (names[0], *names[1])
 }
-_NUMBER_WORDS = {fold_text(word): str(number) for number in range(2, 13) for word in WORDS["numbers"][str(number)][:2]}
-_UNITS, _NAME_MARKERS, _ROLE_STEMS, _CLOCK_WORDS = map(read_values, ("units", "name_markers", "role_stems", "clock"))
+_NAME_MARKERS = read_values("name_markers")
 _STATES = {word: (group, pole) for word, (group, pole) in WORDS["states"].items()}
-_FROM_THEN = compile_on_use(
-    r",?\s*\b(?:starting|effective|beginning|as of|since|from|ab|seit)\b(?: from| on| dem| der| den| the)?"
-    r"(?: (?:next|last|this|now|nächste[rnm]?|letzte[rnm]?|diese[rnm]?|sofort|heute|today|yesterday|week|month|year|woche|monat|jahr|"
-    r"spring|summer|autumn|winter|"
-    + "|".join((*_WEEKDAYS, *_MONTHS, "märz"))
-    + r"|(?:19|20)\d\d\b|\d{1,2}\b(?:st|nd|rd|th|\.)?))+(?: on\b| onwards?\b| an\b)?(?! to\b| auf\b| nach\b| →| ->)",
-    re.IGNORECASE,
-)
 _HABIT_SUBJECTS = frozenset({"we", "i", "they", "you", "wir", "ich"})
 _HABIT_WORDS = frozenset({"every", "each", "always", "jeden", "jede", "immer"}) | {
     word for word in _WEEKDAYS if word.endswith("s")
 }
-_QUARTERS = frozenset({"q1", "q2", "q3", "q4"})
-_MAY = frozenset({"may", "mai"})
 _HALVES = frozenset({"am", "pm", "uhr", "o'clock"})
 _NO_WORDS: frozenset[str] = frozenset()
 _FORMER_MARKS = frozenset({"from", "von", "vom", "of", "statt", "anstatt"})
 _LEADING_CLAUSE = compile_on_use(
-    r"^(?:after|since|as of|from|starting|due to|because of|because|following|in|on|by|until|for|when|nach|seit|ab|wegen|aufgrund|update|"
-    r"correction|fyi|heads[- ]up|note|news|by the way|ok|okay|hey|hi|so|well|also|actually|oh|yes|yeah|right|quick update)\b[^,:]{0,60}[,:]\s+",
+    r"^(?:after|since|from|in|on|because of|nach|seit|update|correction|note|heads[- ]up)\b[^,:]{0,60}[,:]\s+",
     re.IGNORECASE,
 )
 _TRAILING_CLAUSE = compile_on_use(
-    r"\s*[;(].*$|,? \b(?:because|due to|so that|since (?:the|we|it|he|she|they|i|our|my)|as (?:we|it|our)|after (?:the|we|it|our|a)|"
-    r"weil|damit|wegen|aufgrund|denn)\b.*$|, (?:so|which|as|and|to|da|um|und|was)\b.*$|[,]? to (?:avoid|make|give|have|allow|let|"
-    r"save|reduce|keep|get|match|fit|help|ensure|free|prevent|accommodate|meet|better|be|leave)\b.*$| [–—] .*$|, (?:not|nicht) .*$",
+    r"\s*[;(].*$|,? \b(?:because|so that|weil|damit)\b.*$|, (?:so|which|as|and|um|und)\b.*$|, (?:not|nicht) .*$",
     re.IGNORECASE,
 )
 _TOKEN = compile_on_use(r"[€$£]?\d[\d.,:/]*\d?[a-z%]*|[#@]?[^\W_]+(?:[-_./@’'&][^\W_]+)*|→|->|[€$£%]")
@@ -181,9 +151,7 @@ def text_changes(older: str, newer: str, *, older_speaker: str = "", newer_speak
 
 def statement_changes(older: Statement, newer: Statement) -> bool:
     """Return whether a later statement is about the same subject and attribute as an earlier one and says otherwise."""
-    if newer.adds or (newer.past and not newer.changes):
-        return False
-    return (
+    return not newer.adds and (
         _changes_value(older, newer)
         or _names_replaced(older, newer)
         or _negates(older, newer)
@@ -195,14 +163,12 @@ def _is_same_subject(said: frozenset[str], says: frozenset[str], newer: Statemen
     """Return whether two subjects are the same; with a change word the later one may have one word less."""
     if said == says:
         return bool(says)
-    if not newer.changes or newer.possessive or len(says) < 2:
-        return False
-    return says < said and len(said - says) == 1 and said - says != {"old"}
+    return newer.changes and len(says) >= 2 and says < said and len(said - says) == 1
 
 
 def _changes_value(older: Statement, newer: Statement) -> bool:
     """Return whether both give the same subject a value of the same type, and the values differ."""
-    if not older.values or not newer.values or (newer.negated and not newer.ends):
+    if newer.negated:
         return False
     is_definite = all(each.lasting and each.has_verb and not each.indefinite for each in (older, newer))
     if not newer.changes and not (is_definite and older.verbs == newer.verbs):
@@ -216,13 +182,7 @@ def _changes_value(older: Statement, newer: Statement) -> bool:
         if len(different) != 1:
             continue
         ((one, other),) = different
-        if type is ValueType.PERSON and not newer.changes:
-            continue
         if type is ValueType.STATE and one.unit != other.unit:
-            continue
-        if type is ValueType.NAME and not newer.changes and one.value.islower() and not newer.possessive:
-            continue
-        if type is ValueType.NAME and "to" not in (one.unit, other.unit) and one.unit != other.unit:
             continue
         if type is ValueType.NUMBER and one.unit != other.unit and one.unit and other.unit:
             continue
@@ -257,18 +217,13 @@ def _names_replaced(older: Statement, newer: Statement) -> bool:
         return False
     rest = newer.subject - newer.replaced_words - newer.replacing_words
     if not rest:
-        return bool(newer.replaced_words) and older.lasting and older.group == newer.group
-    return rest <= older.subject or (bool(rest & older.subject) and len(rest - older.subject) <= 1 and older.lasting)
+        return bool(newer.replaced_words) and older.lasting
+    return rest <= older.subject or (older.lasting and not rest.isdisjoint(older.subject))
 
 
 def _negates(older: Statement, newer: Statement) -> bool:
-    """Return whether one statement affirms what the other denies, or the later one says that it has ended."""
-    if older.negated == newer.negated or not older.words or not (older.lasting and newer.lasting):
-        return False
-    if not (older.has_verb and newer.has_verb):
-        return False
-    said, says = set(older.words), set(newer.words)
-    return older.words == newer.words or (newer.ends and len(said) >= 2 and said <= says and len(says - said) <= 1)
+    """Return whether one statement affirms what the other denies."""
+    return older.negated != newer.negated and older.words == newer.words and older.lasting and newer.lasting
 
 
 def _count_common(words: Sequence[str], others: Sequence[str]) -> int:
@@ -280,13 +235,7 @@ def _changes_phrase(older: Statement, newer: Statement) -> bool:
     """Return whether the two differ in one phrase after the verb only, and the later one has a change word."""
     if not (newer.says_now and older.lasting):
         return False
-    if any(value.type is ValueType.PERSON for value in (*older.values, *newer.values)):
-        return False
-    if newer.negated or older.negated or newer.indefinite != older.indefinite:
-        return False
-    if older.words == newer.words or len(older.words) < 2 or older.words[:1] != newer.words[:1]:
-        return False
-    if (set(older.words) | set(newer.words)) & _ADDITIVE_STEMS or newer.verbs & _ADDITIVE_STEMS:
+    if newer.negated or older.negated or not _ADDITIVE_STEMS.isdisjoint((*older.words, *newer.words)):
         return False
     prefix = _count_common(older.words, newer.words)
     before, after = older.words[prefix:], newer.words[prefix:]
@@ -296,12 +245,10 @@ def _changes_phrase(older: Statement, newer: Statement) -> bool:
         return False
     if prefix < max(older.head, newer.head) or older.capitals[prefix] != newer.capitals[prefix]:
         return False
-    if {value.type for value in older.values} != {value.type for value in newer.values}:
-        return False
     return older.verbs == newer.verbs
 
 
-_ADDITIVE_STEMS = frozenset(stem_word(word) for word in _ADDITIVE_VERBS)
+_ADDITIVE_STEMS = frozenset(map(stem_word, WORDS["additive_verbs"]))
 
 
 def _parse_sentence(sentence: str, speaker: str) -> Statement | None:
@@ -312,28 +259,16 @@ def _parse_sentence(sentence: str, speaker: str) -> Statement | None:
     if sentence.rstrip("\"'”’)").endswith("?") or sentence.count(" ") > 2 * _MAX_WORDS:
         return None
     found = frozenset(find_words(fold_text(sentence).replace("’", "'")))
-    if not found.isdisjoint(_DOUBT_WORDS) or contains_phrase(sentence.lower(), _DOUBT_PHRASES):
+    if not found.isdisjoint(_DOUBT_WORDS):
         return None
-    main, starts_now = sentence, False
-    if "," in sentence or ":" in sentence:
-        main = _LEADING_CLAUSE.sub("", sentence)
-        starts_now = main != sentence and sentence.lower().startswith(_STARTS)
-    if (
-        not found.isdisjoint(_TRAILING_HINTS)
-        or ";" in sentence
-        or "(" in sentence
-        or (not sentence.isascii() and ("–" in sentence or "—" in sentence))
-    ):
+    main = _LEADING_CLAUSE.sub("", sentence)
+    if not found.isdisjoint(_TRAILING_HINTS):
         main = _TRAILING_CLAUSE.sub("", main)
-    if not found.isdisjoint(_FROM_HINTS):
-        without_start = _FROM_THEN.sub("", main)
-        starts_now = starts_now or without_start != main
-        main = without_start
     main = leave_out_phrases(main, _TIME_ADVERBS)
     tokens = _TOKEN.findall(main.rstrip(" .!…"))
     if not 2 <= len(tokens) <= _MAX_WORDS:
         return None
-    return _Parser(tokens, speaker, found).build_statement(main, sentence, starts_now=starts_now)
+    return _Parser(tokens, speaker, found).build_statement(main)
 
 
 class _Parser:
@@ -359,20 +294,19 @@ class _Parser:
         self.has_known_verb = known_verb is not None
         self.verb = known_verb or 1
 
-    def build_statement(self, main: str, sentence: str, *, starts_now: bool) -> Statement | None:
+    def build_statement(self, main: str) -> Statement:
         if self.has_digit or not self.found.isdisjoint(_TIME_WORDS):
             self._find_times()
-        if self.has_digit or not self.found.isdisjoint(_NUMBER_WORDS):
+        if self.has_digit:
             self._find_numbers()
         if len(self.values) > 1:
             self._join_ranges()
         negated = "n't" in main or "n’t" in main or not self.present.isdisjoint(_NEGATION_WORDS)
         negated = negated or contains_phrase(main.lower(), _NEGATION_PHRASES)
-        ends = not self.found.isdisjoint(_ENDING_WORDS) or ("mehr" in self.found and negated)
         if not self.present.isdisjoint(_STATES):
             self._find_states(negated=negated)
         self._find_names()
-        changes = starts_now or not self.present.isdisjoint(_CHANGE_WORDS)
+        changes = not self.present.isdisjoint(_CHANGE_WORDS)
         is_new_state = any(value.type is ValueType.STATE for _, value in self.values) and not self.found.isdisjoint(
             _PASSIVE_WORDS
         )
@@ -388,7 +322,6 @@ class _Parser:
         verbs: set[str] = set()
         words: list[str] = []
         capitals: list[bool] = []
-        is_unresolved = False
         head = 0
         for index, word in enumerate(self.lower):
             if word in _SELF_WORDS:
@@ -396,32 +329,20 @@ class _Parser:
                 words.append(self.speaker)
                 capitals.append(True)
                 continue
-            if word in _UNRESOLVED:
-                is_unresolved = True
-                continue
             if not head and self.has_known_verb and index == self.verb:
                 head = len(words) or 1
             if word in _FUNCTION_WORDS or word in _CHANGE_WORDS:
                 continue
             bare = word.removesuffix("'s").removesuffix("n't") if "'" in word else word
             stem = stem_word(bare)
-            if not stem or bare in _FUNCTION_WORDS or (word in {"old", "alt"} and index and self.taken[index - 1]):
+            if not stem or bare in _FUNCTION_WORDS:
                 continue
             if bare in _WORK_WORDS:
                 stem = "work"
-            is_role = bare in _ROLE_WORDS
-            if self.taken[index] or (bare in _GENERIC_WORDS and not is_role):
-                if not self.taken[index] and bare not in _AUXILIARIES:
-                    verbs.add(stem)
-                if self.taken[index] or bare not in _AUXILIARIES:
-                    words.append(stem)
-                    capitals.append(self.tokens[index][0].isupper())
-                continue
             words.append(stem)
             capitals.append(self.tokens[index][0].isupper())
-            subject.add(_ROLE_STEMS.get(bare, stem) if is_role else stem)
-        if is_unresolved and not subject:
-            return None
+            if not self.taken[index]:
+                (verbs if bare in _GENERIC_WORDS and bare not in _ROLE_WORDS else subject).add(stem)
         about = frozenset(subject)
         stems = about if about.issuperset(words) else about.union(words)  # one set if equal: a cache keeps thousands
         return Statement(
@@ -432,18 +353,14 @@ class _Parser:
             replaced=tuple(replaced),
             replaced_words=replaced_words,
             replacing_words=replacing_words,
-            changes=changes or ends,
+            changes=changes,
             replaces=not self.present.isdisjoint(_REPLACING_VERBS),
-            says_now=starts_now or not self.present.isdisjoint(_NOW_WORDS),
-            ends=ends,
+            says_now=not self.present.isdisjoint(_NOW_WORDS),
             negated=negated,
-            adds=not self.present.isdisjoint(_ADDING_HINTS) or contains_phrase(main.lower(), _ADDING_PHRASES),
-            past=not self.found.isdisjoint(_PAST_HINTS) or contains_phrase(sentence.lower(), _PAST_PHRASES),
+            adds=not self.present.isdisjoint(_ADDING_HINTS),
             has_verb=not _LASTING_WORDS.isdisjoint(self.found) or self._states_habit(),
             lasting=not self._is_past_event() and (changes or self.found.isdisjoint(_PASSIVE_WORDS)),
             indefinite=not self.present.isdisjoint(_INDEFINITE),
-            group=not self.present.isdisjoint(_GROUP_WORDS),
-            possessive="'s" in main or "’s" in main or not self.present.isdisjoint(_SELF_WORDS),
             names=frozenset(
                 stem_word(fold_text(part))
                 for value in values
@@ -460,10 +377,10 @@ class _Parser:
         return self.lower[0] in _HABIT_SUBJECTS and not self.present.isdisjoint(_HABIT_WORDS)
 
     def _is_past_event(self) -> bool:
-        """Return whether the sentence reports an event: "we met", "I have finished", "ich habe gekauft"."""
+        """Return whether the sentence reports an event: "we met", "I have finished"."""
         if not self.found.isdisjoint(_PRESENT_WORDS):
             return False
-        if not self.found.isdisjoint(_PAST_VERBS) or not self.found.isdisjoint(_GERMAN_PERFECT):
+        if not self.found.isdisjoint(_PAST_VERBS):
             return True
         return "ed" in self.joined and any(
             len(word) > 4 and word.endswith("ed") and word not in _CHANGE_WORDS for word in self.lower
@@ -476,45 +393,22 @@ class _Parser:
 
     def _find_times(self) -> None:
         for index, (token, word) in enumerate(zip(self.tokens, self.lower, strict=True)):
-            if self.taken[index]:
-                continue
             following = self.lower[index + 1] if index + 1 < len(self.lower) else ""
             if word in _WEEKDAYS:
                 self._add(index, index + 1, ValueType.WEEKDAY, _WEEKDAYS[word])
-            elif word in _MONTHS and token[0].isupper() and (len(word) > 3 or word in _MAY or _is_day(following)):
-                self._add_month(index)
+            elif word in _MONTHS and token[0].isupper():
+                self._add(index, index + 1, ValueType.MONTH, _MONTHS[word])
             elif len(word) == 10 and word[4] == word[7] == "-" and word.replace("-", "").isdecimal():
                 self._add(index, index + 1, ValueType.DATE, word[5:])
-            elif word in _QUARTERS:
-                self._add(index, index + 1, ValueType.QUARTER, word)
-            elif (
-                len(word) == 4
-                and word.isdecimal()
-                and word[:2] in ("19", "20")
-                and (not following or following in _FUNCTION_WORDS)
-            ):
-                self._add(index, index + 1, ValueType.YEAR, word)
-            elif word in _CLOCK_WORDS:
-                self._add(index, index + 1, ValueType.CLOCK, _CLOCK_WORDS[word])
             elif (match := _CLOCK.match(word)) and (":" in word or match[5] or match[3] or following == "uhr"):
                 self._add_clock(index, int(match[1] or match[4]), match[2] or "00", match[3] or match[5] or following)
-            elif word.isdecimal() and len(word) <= 2 and int(word) <= 24 and self._is_hour(index, following):
-                self._add_clock(index, int(word), "00", following)
-
-    def _is_hour(self, index: int, following: str) -> bool:
-        """Return whether a number is a time of the day: 10 am, 10 Uhr, "at 10" before nothing that it could count."""
-        if following in _HALVES:
-            return True
-        return self.lower[index - 1 : index] in (["at"], ["um"]) and (not following or following in _FUNCTION_WORDS)
-
-    def _add_month(self, index: int) -> None:
-        month = _MONTHS[self.lower[index]]
-        if index + 1 < len(self.lower) and _is_day(self.lower[index + 1]):
-            self._add(index, index + 2, ValueType.DATE, f"{month}-{_day_number(self.lower[index + 1])}")
-        elif index and _is_day(self.lower[index - 1]) and not self.taken[index - 1]:
-            self._add(index - 1, index + 1, ValueType.DATE, f"{month}-{_day_number(self.lower[index - 1])}")
-        else:
-            self._add(index, index + 1, ValueType.MONTH, month)
+            elif (
+                word.isdecimal()
+                and int(word) <= 24
+                and self.lower[index - 1 : index] in (["at"], ["um"])
+                and (not following or following in _FUNCTION_WORDS)  # nothing that it could count
+            ):
+                self._add_clock(index, int(word), "00", "")
 
     def _add_clock(self, index: int, hour: int, minute: str, half: str) -> None:
         half = half.lower()
@@ -529,31 +423,13 @@ class _Parser:
             following = self.lower[index + 1] if index + 1 < len(self.lower) else ""
             is_noun = bool(following) and following[0].isalpha() and following not in _NO_NOUNS
             match = _NUMBER.match(word)
-            if match:
-                number, suffix = match[1].rstrip(".,"), match[2] or ""
-                groups = number.replace(",", ".").split(".")
-                if len(groups) > 1 and 0 < len(groups[0]) <= 3 and all(len(group) == 3 for group in groups[1:]):
-                    number = "".join(groups)
-                is_version = "." in number or number.startswith("v")
-                number = number.removeprefix("v")
-                if suffix in {"k", "m"}:
-                    number += "000" if suffix == "k" else "000000"
-                unit = "money" if word[0] in "€$£" else _UNITS.get(suffix, "")
-            elif word in _NUMBER_WORDS and is_noun:
-                number, is_version, unit = _NUMBER_WORDS[word], False, ""
-            else:
+            if match is None:
                 continue
-            end = index + 1
-            symbol = self.tokens[index + 1] if index + 1 < len(self.tokens) else ""
-            detail = ""
-            if not unit and symbol in {"€", "$", "£", "%"}:
-                unit, end = _UNITS[symbol], index + 2
-            elif not unit and not is_version and is_noun and not self.taken[index + 1]:
-                unit, end = _UNITS.get(following) or stem_word(following), index + 2
-                detail = following if unit == "duration" else ""
-            if end + 1 < len(self.lower) and self.lower[end] in {"per", "pro", "a", "an"}:
-                end += 2
-            self._add(index, end, ValueType.NUMBER, f"{number} {stem_word(detail)}".strip(), unit)
+            number, unit, end = match[1].rstrip(".,"), match[2] or "", index + 1
+            is_version = "." in number or number.startswith("v")
+            if not unit and not is_version and is_noun and not self.taken[index + 1]:
+                unit, end = stem_word(following), index + 2
+            self._add(index, end, ValueType.NUMBER, number.removeprefix("v"), unit)
 
     def _join_ranges(self) -> None:
         """Join two values of one type to a range: 9 to 5, Monday to Friday."""
@@ -595,7 +471,7 @@ class _Parser:
         for index, token in enumerate(self.tokens):
             if self.taken[index] or not token[0].isupper():
                 continue
-            before, end = self._word_before(index), self._end_of_name(index)
+            before, end = self.lower[index - 1] if index else "", self._end_of_name(index)
             if is_role and self._is_person(index, before):
                 self._add(index, end, ValueType.PERSON, " ".join(self.lower[index:end]))
             elif not is_role and index > self.verb and before in _NAME_MARKERS:
@@ -623,12 +499,6 @@ class _Parser:
             end += 1
         return end
 
-    def _word_before(self, index: int) -> str:
-        """Return the word before a token, adverbs of change aside."""
-        while index and self.lower[index - 1] in _SKIPPED_BEFORE_NAME:
-            index -= 1
-        return self.lower[index - 1] if index else ""
-
     def _find_complement(self) -> None:
         """Find a word without a capital letter at the end of the sentence, after "is", "called" or "to"."""
         last = len(self.lower) - 1
@@ -636,28 +506,19 @@ class _Parser:
             last -= 1
         if last < 2 or self.taken[last] or self.lower[last] in _FUNCTION_WORDS or not self.lower[last][0].isalpha():
             return
-        before = self._word_before(last)
+        before = self.lower[last - 1]
         is_to = self._follows_to(before)
         if is_to or (before in _NAME_MARKERS and _NAME_MARKERS[before] == "is"):
             self._add(last, last + 1, ValueType.NAME, self.lower[last], "to" if is_to else "is")
 
     def _is_replaced(self, index: int) -> bool:
-        """Return whether the value at an index is a former one: "instead of Tuesday", "from Tuesday to", "Tuesday →"."""
-        position = index
-        while position and self.lower[position - 1] in _SKIPPED_BEFORE_VALUE:
-            position -= 1
-        before = self.lower[position - 1] if position else ""
-        if before in {"from", "von", "vom", "was", "war"}:
-            return any(
-                word in _TO_WORDS or word in {"→", "->", "now", "jetzt"} for word in self.lower[index + 1 :]
-            ) or (
-                self.values[0][0] != index
-                and any(word in {"took", "over", "ubernommen", "ubernimmt"} for word in self.lower)
-            )
-        if before in {"not", "nicht"}:
-            return len(self.values) > 1
-        if index + 1 < len(self.lower) and self.lower[index + 1] in {"→", "->"}:
-            return True
+        """Return whether the value at an index is a former one: "instead of Tuesday", "from Tuesday to"."""
+        place = index - 1
+        while place > 0 and self.lower[place] in {"on", "at", "in", "am", "um"}:
+            place -= 1
+        before = self.lower[place] if index else ""
+        if before in {"from", "von", "vom"}:
+            return self.values[0][0] != index or not _TO_WORDS.isdisjoint(self.lower[index + 1 :])
         return before in _REPLACED_BEFORE
 
     def _find_replaced_words(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -669,14 +530,9 @@ class _Parser:
                 later in _TO_WORDS for later in self.lower[index + 2 : index + 7]
             ):
                 end = next(i for i in range(index + 2, len(self.lower)) if self.lower[i] in _TO_WORDS)
-                for later in self.lower[end + 1 : end + 5]:
-                    if later in {"for", "in", "on", "fur", "im", "bei", "as"}:
-                        break
-                    replacing.append(stem_word(later))
+                replacing += map(stem_word, self.lower[end + 1 : end + 5])
             elif (word == "of" and index and self.lower[index - 1] == "instead") or word in {"statt", "anstatt"}:
                 end = len(self.lower)
-                if index + 1 >= end:
-                    continue
             else:
                 continue
             span = range(index + 1, min(end, index + 5))
@@ -689,16 +545,5 @@ class _Parser:
 
 _NO_NOUNS = _FUNCTION_WORDS | _CHANGE_WORDS
 _SKIPPED_AT_END = _CHANGE_WORDS | {"again"}
-_SKIPPED_BEFORE_VALUE = _DETERMINERS | {"on", "at", "in", "am", "um", "den", "dem"}
-_TIME_WORDS = frozenset((*_WEEKDAYS, *_MONTHS, *_CLOCK_WORDS))
-_STARTS = ("as of", "since", "starting", "ab ", "seit", "update", "correction")
-_VERB_WORDS = (_CHANGE_WORDS - _NOW_WORDS - _CHANGE_ADVERBS) | _GENERIC_WORDS | _AUXILIARIES | _LASTING_WORDS
-
-
-def _is_day(word: str) -> bool:
-    digits = word.removesuffix("st").removesuffix("nd").removesuffix("rd").removesuffix("th").removesuffix(".")
-    return digits.isdecimal() and 1 <= int(digits) <= 31
-
-
-def _day_number(word: str) -> str:
-    return f"{int(''.join(filter(str.isdecimal, word))):02}"
+_TIME_WORDS = frozenset((*_WEEKDAYS, *_MONTHS))
+_VERB_WORDS = (_CHANGE_WORDS - _NOW_WORDS) | _GENERIC_WORDS | _LASTING_WORDS

@@ -22,7 +22,7 @@ from heapq import nlargest
 
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.differences import TextDifference, find_difference
-from lukasa.text.similarity import load_rapidfuzz, sequence_similarity, word_overlap
+from lukasa.text.similarity import sequence_similarity, word_overlap
 from lukasa.text.terms import distinct_words, max_shared_words, normalise_text, text_pair_keys
 from lukasa.vault.settings import MEMORY_KIND, VaultSettings
 
@@ -84,12 +84,14 @@ def find_similar(
     """
     if not others:
         return []
-    scorer, extract = load_rapidfuzz()
+    from rapidfuzz import process  # the import takes longer than opening a store
+    from rapidfuzz.distance import Indel
+
     folded_others = [other.folded_text for other in others]
-    matches = extract(
+    matches = process.extract(
         text.folded_text,
         folded_others,
-        scorer=scorer,
+        scorer=Indel.normalized_similarity,
         processor=None,
         score_cutoff=settings.similarity_threshold,
         limit=None,

@@ -23,8 +23,9 @@ from lukasa.errors import InvalidInput, MissingExtra
 from lukasa.journal import CallerService, Journal
 from lukasa.pii.detector import find_pii_once
 from lukasa.recall.prompt import PromptBlock
-from lukasa.recall.unconfirmed_orders import CORROBORATION, find_order_in
+from lukasa.recall.unconfirmed_orders import CORROBORATION
 from lukasa.storage.engine import LogCompactionResult, Query, Reader, split_into_chunks
+from lukasa.text.orders import find_order_in
 from lukasa.vault import REFUSED_CANON, blocks, placement
 from lukasa.vault.checks import (
     MemoryProposal,

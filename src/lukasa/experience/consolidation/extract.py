@@ -149,7 +149,9 @@ def extract_pattern(members: Sequence[EpisodeTraits], comparison: ResolutionComp
     else:
         unlike = frozenset()
     goal = general_goal([member.goal for member in described])
-    if solution is not None and (goal.startswith("…") or _sum_weights(goal) < _MIN_WEIGHT_PER_GAP * goal.count("…")):
+    if solution is not None and (
+        goal.startswith("…") or sum(map(term_weight, goal_terms(goal))) < _MIN_WEIGHT_PER_GAP * goal.count("…")
+    ):
         goal = ""
     sequence, agreement = common_sequence([member.actions for member in successful])
     failed_sequence = common_sequence([member.actions for member in failed])[0] if len(failed) > 1 else ()
@@ -241,10 +243,6 @@ def _mask_error(error: SolvedError, same: Sequence[SolvedError]) -> EpisodeError
     if is_shared or not message:
         return EpisodeError(error.type, message, resolution)
     return EpisodeError(message, "", resolution)
-
-
-def _sum_weights(goal: str) -> float:
-    return sum(map(term_weight, goal_terms(goal)))
 
 
 def general_goal(goals: Sequence[str]) -> str:

@@ -188,7 +188,7 @@ def score(events: Sequence[AgentEvent], labels: Mapping[str, Any]) -> AgentRepor
         AgentFigure("starts that say where things stand", share("right starts", "starts"), "≥ 60"),
         AgentFigure("tokens of a start", _mean([event.tokens for event in starts.values()]), "≤ 300", "tokens"),
         AgentFigure("lessons learned", share("learned", "lessons"), "≥ 30"),
-        AgentFigure("prompts that were told something", 100 * len(spoken) / len(prompts) if prompts else None, ""),
+        AgentFigure("prompts that were shown something", 100 * len(spoken) / len(prompts) if prompts else None, ""),
         AgentFigure("CPU of a prompt, 95th percentile", _percentile([event.cpu_ms for event in prompts]), "≤ 60", "ms"),
     )
     return AgentReport(len(starts), count["labelled"], figures, tuple(events))

@@ -246,7 +246,7 @@ def test_a_session_that_is_held_out_is_shown_nothing_and_noted(
     with agent.open() as memory:
         gain = memory.metrics.gain()
         assert (gain.sessions, gain.notes) == (0, 0)
-        assert "Too few sessions" in gain.comparison.note
+        assert "Too few sessions" in gain.comparison.said
     assert 60 < sum(is_in_share(f"session {number}", 0.1) for number in range(1_000)) < 140
 
 

@@ -39,7 +39,7 @@ store = load_store_script()
 import lukasa.aio  # noqa: E402 - after the environment is fixed
 from lukasa.core.async_proxy import AsyncCall, AsyncProxy  # noqa: E402
 from lukasa.core.record import draft_from, entry_bytes  # noqa: E402
-from lukasa.experience import LessonDraft
+from lukasa.experience import LessonDraft  # noqa: E402
 from lukasa.storage.parsed_records import ParsedRecords  # noqa: E402
 from lukasa.text.terms import text_pair_keys  # noqa: E402
 

@@ -39,7 +39,8 @@ class SessionComparison:
     """Fewer failed calls per session with the memory; ``low`` and ``high`` bound it with 95 %."""
     low: float | None
     high: float | None
-    note: str = ""
+    said: str = ""
+    """The comparison in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +125,16 @@ def compare_sessions(reader: Reader, injections: Iterable[Record], since: dateti
     without, with_memory = groups[True], groups[False]
     means = [statistics.fmean(group) if group else None for group in (with_memory, without)]
     if min(len(without), len(with_memory)) < _MIN_COMPARED:
-        note = f"Too few sessions to compare: {len(without)} were held out. LUKASA_HOLDOUT=0.1 leaves out one in ten."
-        return SessionComparison(len(with_memory), len(without), means[0], means[1], None, None, None, note)
+        said = f"Too few sessions to compare: {len(without)} were held out. LUKASA_HOLDOUT=0.1 leaves out one in ten."
+        return SessionComparison(len(with_memory), len(without), means[0], means[1], None, None, None, said)
     difference = statistics.fmean(without) - statistics.fmean(with_memory)
     error = math.sqrt(sum(statistics.variance(group) / len(group) for group in (without, with_memory)))
     low, high = difference - _Z95 * error, difference + _Z95 * error
-    return SessionComparison(len(with_memory), len(without), means[0], means[1], difference, low, high)
+    said = (
+        f"Failed calls per session: {means[0]:.1f} with the memory, {means[1]:.1f} without; {difference:.1f} fewer "
+        f"(95 %: {low:.1f} to {high:.1f})."
+    )
+    return SessionComparison(len(with_memory), len(without), means[0], means[1], difference, low, high, said)
 
 
 def parse_since(since: Time, clock: Clock) -> datetime:

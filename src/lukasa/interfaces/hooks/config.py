@@ -187,6 +187,27 @@ def _is_own_hook(hook: Any, event_name: str) -> bool:
     return bool(words) and Path(words[0]).stem == SERVER_NAME
 
 
+def hook_files(folder: Path, home: Path) -> list[Path]:
+    """Return the files that hold the hooks of coding agents in a folder and in the user's home."""
+    names = (".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json")
+    return [path for place in dict.fromkeys((folder, home)) for name in names if (path := place / name).is_file()]
+
+
+def own_hook_command(path: Path) -> str:
+    """Return a command with which a file starts our hooks; empty if it has none."""
+    try:
+        hooks = _parse_json_object(path.read_text("utf-8")).get("hooks")
+    except (OSError, ValueError, RecursionError):
+        return ""
+    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+        for group in groups if isinstance(groups, list) else ():
+            entries = group.get("hooks") if isinstance(group, dict) else None
+            for hook in entries if isinstance(entries, list) else ():
+                if _is_own_hook(hook, HOOK_EVENTS.get(event, "")):
+                    return str(hook["command"])
+    return ""
+
+
 def update_codex_toml(text: str | None, server: Mapping[str, Any] | None) -> str | None:
     """Return the TOML of Codex with our server; without it if ``server`` is ``None``. Everything else stays as it is written."""
     import tomlkit  # a slow import, and only an installation needs it

@@ -29,6 +29,8 @@ RESUME_TOKENS = 2_000
 _WRITE_TIMEOUT = 5.0
 _MAX_SESSIONS = 200
 _MAX_JOBS = 2
+_CATCH_UP_SECONDS = 30.0
+"""Seconds after an event for the vectors of what it stored, so that no prompt computes them."""
 _MIN_CALLS_OF_WORK = 8
 _REMEMBERING_TOOLS = frozenset({f"{OWN_TOOL_PREFIX}remember", f"{OWN_TOOL_PREFIX}record_episode"})
 _LEFT_AFTER_SECONDS = 600
@@ -179,6 +181,7 @@ class HookHandlers:
                 self._end_left_session(memory, fields)
             else:
                 self._keep(memory, fields, event)
+            memory.recall.index.catch_up(_CATCH_UP_SECONDS)
         except LukasaError as error:
             self._stores.close_if_broken(error)
             raise

@@ -13,6 +13,15 @@ REQUIREMENTS = {
     "LOG-8": "The author of a write is the caller on every path, each kind says who writes it, and what the owner said only the owner changes.",
     "LOG-9": "A damaged record harms nothing but itself, and a log shorter than the last acknowledged one is noticed.",
     "LOG-11": "Every input has a limit in length, time and memory; a refusal says which.",
+    # The memory of coding agents
+    "AGT-1": "Transcripts are read as exchanges with outcome, branch, commit, files and commands; what nobody said is no turn.",
+    "AGT-2": "A session is distilled into few learnings and one outcome: by the agent, by a model, or from its final answers.",
+    "AGT-3": "Nothing is said unless a note is worth saying; raw turns and tool output are never injected.",
+    "AGT-4": "A session starts with where things stand on this branch.",
+    "AGT-5": "At the point of action exact matches of file, command and error are told, to subagents too.",
+    "AGT-6": "Lessons come from measured failures, with evidence and count.",
+    "AGT-7": "Nothing holds the agent longer than its limit, at any length of prompt and size of store; the prompt cache survives.",
+    "AGT-8": "What was injected is recorded, gain is measured with a hold-out, and the doctor sees the hooks.",
     # The vault
     "VLT-1": "The vault has the tiers canon and register, and always refuses the tier log.",
     "VLT-2": "A memory carries the fields of the vault's document, with a 12-hex id and at most 1200 characters.",

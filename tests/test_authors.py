@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import lukasa
 from lukasa import Key
+from lukasa.agents.keep import keep_turns
 from lukasa.core.clock import to_iso
 from lukasa.core.record import DERIVED_FROM, Draft, Link, digest_of, encode_draft, entry_suffix
 from lukasa.core.scope import RESERVED_NAMES, SPEAKER_ROLES, SYSTEM
@@ -24,7 +25,6 @@ from lukasa.errors import InvalidInput, NotAllowed
 from lukasa.interfaces.api_tokens import token_from_environment
 from lukasa.interfaces.auth import SingleToken
 from lukasa.interfaces.cli.app import app
-from lukasa.interfaces.hooks.handlers import save_turns
 from lukasa.interfaces.http.app import build_app
 from lukasa.interfaces.mcp.server import build_server
 from lukasa.interfaces.stores import Caller, CallerStores
@@ -36,7 +36,7 @@ from lukasa.storage.log_file import read_log, write_log
 from lukasa.testing import FrozenClock
 from lukasa.transfer.copy import copy_log
 from lukasa.transfer.jsonl import export_log, import_log
-from lukasa.transfer.layouts.claude_code import TranscriptTurn
+from lukasa.transfer.layouts.agent_transcripts import TranscriptTurn
 
 pytestmark = pytest.mark.requirement("LOG-8")
 
@@ -216,7 +216,7 @@ def test_a_token_with_scopes_and_no_agent_only_reads(tmp_path):
 
 def test_what_hooks_store_has_the_agent_as_author(ada):
     turns = [TranscriptTurn(role, {"role": role, "content": "The port is 8080"}) for role in ("user", "assistant")]
-    assert save_turns(ada, "s1", turns) == 2
+    assert keep_turns(ada, "s1", turns) == 2
     assert [turn.role for turn in ada.context.transcript("s1")] == ["user", "assistant"]
     assert {record.author for record in ada.journal.read(EVERYTHING)} == {"ada"}
 

@@ -59,6 +59,7 @@ NOT_IN_THE_TABLE = {
         "dry_run shows both previews.",
     ),
     "knowledge": ("add", "Importers call it; each kind has its row."),
+    "lessons": ("extend", "Hooks call it with drafts of one session; add has a row."),
     "ledgers": ("put", "Importers call it; checkpoint has a row."),
     "recall": ("reembed", "It takes a progress function and belongs to the machine with the model."),
     "sessions": (

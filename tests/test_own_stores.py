@@ -18,12 +18,13 @@ from typer.testing import CliRunner
 
 import lukasa
 from lukasa import own_stores
+from lukasa.agents.keep import keep_continuity
 from lukasa.config import find_nearest_store
 from lukasa.errors import StoreMissing, StoreNotAllowed
 from lukasa.interfaces.cli.app import app
 from lukasa.interfaces.hooks.client import HookEndpoint
 from lukasa.interfaces.hooks.daemon import HookDaemon
-from lukasa.interfaces.hooks.handlers import HookHandlers, update_continuity
+from lukasa.interfaces.hooks.handlers import HookHandlers
 from lukasa.interfaces.mcp.server import build_server
 from lukasa.interfaces.stores import Caller
 
@@ -246,8 +247,8 @@ def test_compaction_and_new_versions_leave_a_store_the_users_own(project):
 
 def test_a_hook_writes_no_summary_into_a_folder_that_came_along(clone, project):
     with lukasa.open(project / ".lukasa" / "memory.db", embedder="hash") as memory:
-        update_continuity(memory, str(clone), "Deploy.")
-        update_continuity(memory, str(project), "Deploy.")
+        keep_continuity(memory, str(clone), "Deploy.")
+        keep_continuity(memory, str(project), "Deploy.")
     assert listing(clone / ".lukasa").keys() == {"memory.db"}
     assert (project / ".lukasa" / "CONTINUITY.md").exists()
 

@@ -48,7 +48,7 @@ session_archive session_delta session_event session_incident session_item signal
 )
 ANYONE = frozenset(
     """
-antipattern directive entity episode fact file_operation handoff learning ledger memory note observation pattern prediction
+antipattern directive entity episode fact file_operation handoff injection learning ledger lesson memory note observation pattern prediction
 preference reasoning received_signal relation skill step tick turn
 """.split()  # noqa: SIM905 - easier to read and to extend
 )
@@ -59,6 +59,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "job": {"name": "x", "arguments": {}, "state": "done", "attempts": 0},
     "job_result": {"name": "x", "result": {"exported_file": "../../etc/passwd"}},
     "ledger": {"last_checkpoint": to_iso(NOON), "tasks_completed": 0},
+    "injection": {"event": "prompt", "session": "s1", "notes": [], "tokens": 0},
+    "lesson": {"about": "note"},
     "memory": {"tier": "register", "category": "general"},
     "observation": {"entity": "Heron"},
     "prediction": {"prediction_id": "p", "market_id": "m", "probability": 0.5, "status": "active"},

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -246,6 +247,52 @@ def guard(
         _print_json(report.as_json())
     else:
         print_report(report, size_label="characters")
+
+
+@app.command()
+def agents(
+    ctx: typer.Context,
+    transcripts: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRANSCRIPTS",
+            exists=True,
+            file_okay=False,
+            help="A folder of transcripts, or of such folders, one a project.",
+        ),
+    ],
+    labels: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="What was needed at each prompt, and what each session taught."),
+    ] = None,
+    first: Annotated[int | None, typer.Option(min=1, help="Only the first sessions of each project.")] = None,
+    details: Annotated[Path | None, typer.Option(help="Write what was said to each event, as JSON lines.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Replay sessions of coding agents through the hooks, and score what the memory said.
+
+    Example: lukasa bench agents transcripts --labels labels.json
+    """
+    from lukasa_bench.agents import run
+
+    with _progress_display() as progress:
+        report = run(transcripts, labels, first=first, progress=progress)
+    if details is not None:
+        details.write_text("".join(json.dumps(asdict(event), ensure_ascii=False) + "\n" for event in report.events))
+    if get_options(ctx, as_json).json:
+        _print_json(report.as_json())
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.MARKDOWN)
+    for name in (f"{report.sessions} sessions, {report.labelled_prompts} labelled prompts", "figure", "goal"):
+        table.add_column(name, justify="left" if name != "figure" else "right", no_wrap=True)
+    for figure in report.figures:
+        value = "–" if figure.value is None else f"{figure.value:,.0f} {figure.unit}"
+        table.add_row(figure.name, value, figure.goal)
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
 
 
 def _print_gate(report: GateReport) -> None:

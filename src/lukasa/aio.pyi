@@ -15,6 +15,7 @@ from lukasa.core.choices import (
     EpisodeOutcome,
     KnowledgeKind,
     KnowledgeRelation,
+    LessonSubject,
     PredictionStatus,
     ProposalState,
     Role,
@@ -31,9 +32,11 @@ from lukasa.experience.consolidation.consolidation import ConsolidationResult
 from lukasa.experience.consolidation.extract import PatternProposer
 from lukasa.experience.continuity import ContinuityUpdate
 from lukasa.experience.episodes import Episode, EpisodePruneResult
+from lukasa.experience.gain import MemoryGain
 from lukasa.experience.handoffs import Handoff
 from lukasa.experience.knowledge import Contradiction, KnowledgeItem, KnowledgeRef, PatternMergeResult
 from lukasa.experience.ledgers import Ledger
+from lukasa.experience.lessons import Lesson, LessonDraft
 from lukasa.experience.metrics import EpisodeReward, TaskCost, TaskDashboard
 from lukasa.experience.skill_markdown import SkillText
 from lukasa.experience.skills import Skill, SkillSyncResult
@@ -117,6 +120,7 @@ class AsyncRemoteMemory:
     episodes: AsyncRemoteEpisodes
     knowledge: AsyncRemoteKnowledge
     skills: AsyncRemoteSkills
+    lessons: AsyncRemoteLessons
     handoffs: AsyncRemoteHandoffs
     ledgers: AsyncRemoteLedgers
     metrics: AsyncRemoteMetrics
@@ -465,6 +469,23 @@ class AsyncRemoteSkills:
     async def record_use(self, id: str, success: bool, *, scope: str | None = ...) -> Outcome: ...
     async def search(self, words: str, k: int = ...) -> Sequence[Skill]: ...
 
+class AsyncRemoteLessons:
+    async def add(
+        self,
+        text: str,
+        *,
+        about: LessonSubject = ...,
+        files: Sequence[str] = ...,
+        command: str = ...,
+        session: str = ...,
+        scope: str = ...,
+    ) -> Outcome: ...
+    async def delete(self, id: str, *, scope: str | None = ...) -> Outcome: ...
+    async def list(
+        self, *, about: LessonSubject | None = ..., file: str = ..., command: str = ..., limit: int = ...
+    ) -> Sequence[Lesson]: ...
+    async def of_session(self, session: str) -> Sequence[Lesson]: ...
+
 class AsyncRemoteHandoffs:
     async def accept(self, id: str) -> Outcome: ...
     async def complete(self, id: str, result: str = ...) -> Outcome: ...
@@ -505,6 +526,7 @@ class AsyncRemoteLedgers:
 class AsyncRemoteMetrics:
     async def dashboard(self, days: int = ...) -> TaskDashboard: ...
     async def efficiency(self, days: int = ...) -> list[TaskCost]: ...
+    async def gain(self, since: str = ...) -> MemoryGain: ...
     async def prefer(self, episode: str, score: float, *, note: str = ...) -> Outcome: ...
     async def rewards(self, days: int = ...) -> list[EpisodeReward]: ...
 
@@ -747,6 +769,7 @@ class AsyncMemory:
     journal: AsyncJournal
     knowledge: AsyncKnowledge
     ledgers: AsyncLedgers
+    lessons: AsyncLessons
     metrics: AsyncTaskMetrics
     proposals: AsyncProposals
     recall: AsyncRecall
@@ -1301,10 +1324,32 @@ class AsyncLedgers:
     async def list(self) -> Sequence[Ledger]: ...
     async def put(self, fields: Mapping[str, Any], *, scope: str = ..., origin: str = ...) -> Outcome: ...
 
+class AsyncLessons:
+    """The lessons of one caller."""
+    async def add(
+        self,
+        text: str,
+        *,
+        about: LessonSubject = ...,
+        files: Sequence[str] = ...,
+        command: str = ...,
+        session: str = ...,
+        scope: str = ...,
+    ) -> Outcome: ...
+    async def delete(self, id: str, *, scope: str | None = ...) -> Outcome: ...
+    async def extend(
+        self, lessons: Iterable[LessonDraft], *, session: str = ..., source: Key | None = ..., scope: str = ...
+    ) -> Outcome: ...
+    async def list(
+        self, *, about: LessonSubject | None = ..., file: str = ..., command: str = ..., limit: int = ...
+    ) -> Sequence[Lesson]: ...
+    async def of_session(self, session: str) -> Sequence[Lesson]: ...
+
 class AsyncTaskMetrics:
     """The metrics service of one caller."""
     async def dashboard(self, days: int = ...) -> TaskDashboard: ...
     async def efficiency(self, days: int = ...) -> list[TaskCost]: ...
+    async def gain(self, since: str = ...) -> MemoryGain: ...
     async def prefer(self, episode: str, score: float, *, note: str = ...) -> Outcome: ...
     async def rewards(self, days: int = ...) -> list[EpisodeReward]: ...
 

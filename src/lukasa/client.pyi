@@ -9,6 +9,7 @@ from lukasa.context.state import CompactionReport, Context, ConversationInfo, Fa
 from lukasa.core.choices import (
     EpisodeOutcome,
     KnowledgeRelation,
+    LessonSubject,
     PredictionStatus,
     ProposalState,
     Role,
@@ -22,9 +23,11 @@ from lukasa.experience import Briefing
 from lukasa.experience.briefing import RelevantMemories
 from lukasa.experience.consolidation.consolidation import ConsolidationResult
 from lukasa.experience.episodes import Episode, EpisodePruneResult, RunningEpisode
+from lukasa.experience.gain import MemoryGain
 from lukasa.experience.handoffs import Handoff
 from lukasa.experience.knowledge import Contradiction, KnowledgeItem, KnowledgeRef, PatternMergeResult
 from lukasa.experience.ledgers import Ledger
+from lukasa.experience.lessons import Lesson
 from lukasa.experience.metrics import EpisodeReward, TaskCost, TaskDashboard
 from lukasa.experience.skill_markdown import SkillText
 from lukasa.experience.skills import Skill
@@ -66,6 +69,7 @@ class RemoteMemory:
     episodes: RemoteEpisodes
     knowledge: RemoteKnowledge
     skills: RemoteSkills
+    lessons: RemoteLessons
     handoffs: RemoteHandoffs
     ledgers: RemoteLedgers
     metrics: RemoteMetrics
@@ -389,6 +393,23 @@ class RemoteSkills:
     def record_use(self, id: str, success: bool, *, scope: str | None = ...) -> Outcome: ...
     def search(self, words: str, k: int = ...) -> Sequence[Skill]: ...
 
+class RemoteLessons:
+    def add(
+        self,
+        text: str,
+        *,
+        about: LessonSubject = ...,
+        files: Sequence[str] = ...,
+        command: str = ...,
+        session: str = ...,
+        scope: str = ...,
+    ) -> Outcome: ...
+    def delete(self, id: str, *, scope: str | None = ...) -> Outcome: ...
+    def list(
+        self, *, about: LessonSubject | None = ..., file: str = ..., command: str = ..., limit: int = ...
+    ) -> Sequence[Lesson]: ...
+    def of_session(self, session: str) -> Sequence[Lesson]: ...
+
 class RemoteHandoffs:
     def accept(self, id: str) -> Outcome: ...
     def complete(self, id: str, result: str = ...) -> Outcome: ...
@@ -429,6 +450,7 @@ class RemoteLedgers:
 class RemoteMetrics:
     def dashboard(self, days: int = ...) -> TaskDashboard: ...
     def efficiency(self, days: int = ...) -> list[TaskCost]: ...
+    def gain(self, since: str = ...) -> MemoryGain: ...
     def prefer(self, episode: str, score: float, *, note: str = ...) -> Outcome: ...
     def rewards(self, days: int = ...) -> list[EpisodeReward]: ...
 

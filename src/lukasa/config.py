@@ -32,6 +32,7 @@ TOKEN_VARIABLE = "LUKASA_TOKEN"  # noqa: S105 - the name of a variable
 RERANKER_VARIABLE = "LUKASA_RERANKER"
 RERANKER_KEY_VARIABLE = "LUKASA_RERANKER_KEY"
 EMBEDDER_FAILURE_VARIABLE = "LUKASA_EMBEDDER_FAILURE"
+HOLDOUT_VARIABLE = "LUKASA_HOLDOUT"
 RECALL_DEADLINE_VARIABLE = "LUKASA_RECALL_DEADLINE"
 HUB_VARIABLE = "LUKASA_HUB"
 HUB_TOKEN_VARIABLE = "LUKASA_HUB_TOKEN"  # noqa: S105 - the name of a variable
@@ -247,6 +248,16 @@ def open_configured_reranker() -> Reranker | None:
     from lukasa.models.reranker import open_reranker
 
     return open_reranker(name, os.environ.get(RERANKER_KEY_VARIABLE, ""))
+
+
+def held_out_share() -> float:
+    """Return the share of sessions that are shown nothing, so that they can be compared (``LUKASA_HOLDOUT``); 0 by default."""
+    text = os.environ.get(HOLDOUT_VARIABLE, "") or "0"
+    if text in ("0", "1") or (text.startswith("0.") and text[2:].isdecimal()):
+        return float(text)
+    raise InvalidInput(
+        f"{HOLDOUT_VARIABLE} is a share from 0 to 1, not {text!r:.40}.", hint="Set 0.1 to hold out one in ten."
+    )
 
 
 def must_embed() -> bool:

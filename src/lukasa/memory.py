@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         Handoffs,
         Knowledge,
         Ledgers,
+        Lessons,
         Skills,
         TaskMetrics,
     )
@@ -182,6 +183,7 @@ SERVICES: dict[str, Service] = {
         ),
     ),
     "ledgers": Service("lukasa.experience", "Ledgers"),
+    "lessons": Service("lukasa.experience", "Lessons"),
     "metrics": Service("lukasa.experience", "TaskMetrics"),
     "proposals": Service("lukasa.proposals", "Proposals"),
     "recall": Service(
@@ -259,6 +261,8 @@ class Memory:
     """Patterns, anti-patterns and facts, and the links between them."""
     ledgers: Ledgers
     """The progress of each agent."""
+    lessons: Lessons
+    """One-sentence learnings of sessions, counted across them."""
     metrics: TaskMetrics
     """Time, agents, retries and rewards of tasks."""
     proposals: Proposals

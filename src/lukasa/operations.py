@@ -231,6 +231,13 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("skills.get", "reads", "GET /v1/skills/{id}", "skill show", help="Print the Markdown of a skill.", example="skill show api-implementation"),
     Operation("skills.delete", "deletes", "DELETE /v1/skills/{id}", "skill delete", sentence="Deleted {given[id]}.", example="skill delete api-implementation"),
     Operation("skills.record_use", "writes", "POST /v1/skills/{id}/uses", "skill record-use", help="Record that a skill was used, and whether it worked.", example="skill record-use api-implementation --success"),
+    # Lessons
+    Operation("lessons.list", "reads", "GET /v1/lessons", "lesson list", answer="lessons", columns="id, sessions=count, about, seen=last_seen, command, text", sentence="No lessons.",
+              help="List what sessions of agents learned, the lessons of most sessions first.", example="lesson list --about remedy"),
+    Operation("lessons.add", "writes", "POST /v1/lessons", "lesson add", sentence="Stored {id}.", help="Add a lesson in one sentence. A lesson that is known is counted.",
+              example='lesson add "Run `make lint` before a commit." --about convention --command "git commit"'),
+    Operation("lessons.of_session", "reads", "GET /v1/sessions/{session}/lessons", answer="lessons"),
+    Operation("lessons.delete", "deletes", "DELETE /v1/lessons/{id}", "lesson delete", sentence="Deleted {given[id]}.", example="lesson delete a84fa7436603"),
     # Handoffs, ledgers, metrics
     Operation("handoffs.inbox", "reads", "GET /v1/handoffs", "handoff inbox", answer="handoffs", columns="id, from=from_agent, to=to_agent, status, handed over=timestamp, what was done=what_was_done", sentence="The inbox is empty.",
               help="List the handoffs that wait for an agent, the oldest first.", example="handoff inbox --agent qa-001"),
@@ -255,6 +262,9 @@ OPERATIONS: tuple[Operation, ...] = (
               help="Record the progress of an agent. What is left out stays as it is.", example="ledger checkpoint eng-001 --current-task task-042 --completed 1"),
     Operation("metrics.dashboard", "reads", "GET /v1/metrics/dashboard", "metrics dashboard", help="Show how tasks went in the last days: success, time, retries and rewards.",
               example="metrics dashboard --days 30"),
+    Operation("metrics.gain", "reads", "GET /v1/metrics/gain", "gain", sentence="{sessions:count session} since {since}: {notes:count note} shown, {tokens} tokens. {used} used, {corrected} corrected; {failures_avoided} known failures avoided, {failures_repeated} repeated. {comparison[said]}",
+              help="Show what agents were shown of the memory, what they used of it, and how sessions went with and without it.",
+              example="gain --since 7d"),
     Operation("metrics.efficiency", "reads", "GET /v1/metrics/efficiency", "metrics efficiency", answer="tasks", columns="task, seconds:g, agents, attempts, retries, succeeded", sentence="No tasks in these days.",
               help="Show time and attempts of each task.", example="metrics efficiency --days 30"),
     Operation("metrics.rewards", "reads", "GET /v1/metrics/rewards", "metrics rewards", answer="rewards", columns="episode, task, outcome:.2f, efficiency:.2f, preference:.2f, total:.2f", sentence="No episodes in these days.",

@@ -39,6 +39,7 @@ store = load_store_script()
 import lukasa.aio  # noqa: E402 - after the environment is fixed
 from lukasa.core.async_proxy import AsyncCall, AsyncProxy  # noqa: E402
 from lukasa.core.record import draft_from, entry_bytes  # noqa: E402
+from lukasa.experience import LessonDraft  # noqa: E402
 from lukasa.storage.parsed_records import ParsedRecords  # noqa: E402
 from lukasa.text.terms import text_pair_keys  # noqa: E402
 
@@ -155,6 +156,10 @@ def experience_calls(memory: Any, folder: Path) -> Iterator[Any]:
     (skills / "page.md").write_text("# Skill: Page\n\n## Steps\n1. Write it\n", "utf-8")
     yield memory.skills.sync(skills)
     yield memory.ledgers.get("eng-001"), memory.ledgers.get("unknown")
+    lessons = memory.lessons
+    kept = lessons.add("Run the linter before a commit.", about="convention", session="s1").unwrap()
+    yield kept, lessons.extend([LessonDraft("The schema stands in one file.")], session="s1")
+    yield lessons.list(), lessons.of_session("s1"), lessons.delete(kept.id), memory.metrics.gain().notes
     sent, *_ = memory.handoffs.sent("eng-001")
     yield sent, memory.handoffs.get(sent.id)
     yield memory.handoffs.put({"from_agent": "eng-001", "to_agent": "qa-001", "completed_work": "Wrote the page"})

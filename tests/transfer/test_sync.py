@@ -79,9 +79,14 @@ def test_a_page_that_ends_at_the_newest_entry_is_the_last(open_memory):
     laptop, hub = open_memory(), open_memory()
     for number in range(6):
         write(hub, f"n-{number}", f"from the hub: {number}")
-    peer, pulled = JournalPeer(hub.journal), []
-    pull = peer.pull
-    peer.pull = lambda after, pair=None: pulled.append(after) or pull(after, pair)
+    pulled = []
+
+    class NotedPeer(JournalPeer):
+        def pull(self, after, pair=None):
+            pulled.append(after)
+            return super().pull(after, pair)
+
+    peer = NotedPeer(hub.journal)
     assert sync_logs(laptop.journal, peer).pulled == 6
     assert pulled == [0, 3]
     assert sync_logs(laptop.journal, peer).pulled == 0

@@ -49,7 +49,7 @@ KINDS = {
         RecordLimits(record_bytes=32_000_000),  # a message is stored whole, however long
         body=BodyShape(
             {
-                **dict.fromkeys(("role", "speaker", "tool_call_id", "counted_by"), str),
+                **dict.fromkeys(("role", "speaker", "tool_call_id", "counted_by", "unsaid"), str),
                 "tokens": (int, None),
                 "tool_calls": [dict],
                 "extra": dict,

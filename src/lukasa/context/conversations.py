@@ -28,6 +28,7 @@ from lukasa.context.records import (
     parse_fact,
     parse_state,
     parse_turn,
+    turn_content,
 )
 from lukasa.context.state import (
     DEFAULT_SETTINGS,
@@ -392,7 +393,7 @@ class Conversations(CallerService):
             return outcome
         records = list(outcome.records)
         written = [record for record in records if record.kind == TURN]
-        parsed = [self._parsed.turns.add(record, len(record.text) + 500) for record in written]
+        parsed = [self._parsed.turns.add(record, len(turn_content(record)) + 500) for record in written]
         if settings.automatic and records and self._size_tracker.is_full(conversation, parsed, records, settings):
             self._compact_if_automatic(conversation, settings)
         return Accepted(written)
@@ -698,7 +699,7 @@ class Conversations(CallerService):
         if turns and has_orphan_results(turns):
             turns = [*self._prepend_tool_call(self._conversation(conversation_id), turns)]
         if query is None:
-            query = next((turn.content for turn in reversed(turns) if turn.role != "tool"), "")
+            query = next((turn.content for turn in reversed(turns) if turn.role != "tool" and not turn.is_unsaid), "")
         older_turns: list[tuple[Turn, str]] = []
         left_out: list[tuple[Record, str]] = []
         now, fact_records = self._clock.now(), self._read_listed_facts(context)
@@ -781,7 +782,7 @@ class Conversations(CallerService):
         records = [record for record in found if record is not None]
         if not records:
             return None
-        if [record.text for record in records] != [turn.content for turn in turns]:
+        if [turn_content(record) for record in records] != [turn.content for turn in turns]:
             return Refused("key_reused", "This idempotency key was used for something else; make a new one.")
         return Accepted(records, repeated=True)
 

@@ -23,7 +23,7 @@ from lukasa.text.analysis import (
 )
 from lukasa.text.lexicon import WORDS
 from lukasa.text.patterns import compile_on_use
-from lukasa.text.terms import plain_word, starts_with
+from lukasa.text.terms import contains_phrase, plain_word, starts_with
 
 _BE = frozenset({"is", "are", "am", "was", "were", "ist", "sind", "bin", "i'm"})
 _SLOTS = {"live in": "home", "work at": "employer", "work for": "employer", "work as": "work", "come from": "origin"}
@@ -41,7 +41,10 @@ FactRule = Callable[[Clause], Iterator[Fact]]
 
 
 def find_facts(sentence: str, speaker: str, *, is_machine: bool = False) -> Iterator[Fact]:
-    """Find the facts that a sentence states; of what a machine says, only decisions, tools, places and dates."""
+    """Find the facts that a sentence states; of what a machine says, only decisions, tools, places and dates.
+
+    Of what is so for the moment only, decisions and preferences are found.
+    """
     if is_question(sentence) or QUOTATION_PLACEHOLDER in sentence:
         return
     text = repair_line(sentence)
@@ -59,6 +62,8 @@ def find_facts(sentence: str, speaker: str, *, is_machine: bool = False) -> Iter
         if clause.is_uncertain:
             continue
         rules: Sequence[FactRule] = _MACHINE_RULES if is_machine else _RULES
+        if contains_phrase(clause.lowered, WORDS["fleeting_phrases"]):
+            rules = [rule for rule in rules if rule in (_find_decision, _find_preference)]
         while rules:
             rule, *rules = rules
             facts = [fact for fact in rule(clause) if fact.text.count("(") == fact.text.count(")")]

@@ -22,6 +22,8 @@ from lukasa.text.terms import normalise_text
 
 _MAX_SCANNED_CHARACTERS = 50_000
 _MAX_SENTENCE_LENGTH = 400
+_MAX_SAID_LENGTH = 4_000
+_DOCUMENT_STARTS = ("# ", "## ", "### ", "```", "diff --git", "Traceback (")
 _MAX_FACTS_PER_TURN = 24
 _HUMAN_ROLES = frozenset({"user", "human", "operator", "customer", "developer"})
 _MACHINE_ROLES = frozenset({"assistant", "ai", "bot", "model", "system"})
@@ -34,12 +36,12 @@ _MAX_QUOTED_NAME_WORDS = 2
 
 
 def extract_facts(turn: Turn, day: date | None = None) -> list[Fact]:
-    """Extract the facts that a turn states, each once. Questions, quotations and tool results state none.
+    """Extract the facts that a turn states, each once. Questions, quotations, documents and tool results state none.
 
     Relative dates are resolved against the turn's own time, or else against ``day``.
     """
     role = turn.role.lower()
-    if role == "tool" or not turn.content:
+    if role == "tool" or turn.is_unsaid or not turn.content or is_pasted(turn.content):
         return []
     is_machine = role in _MACHINE_ROLES and not turn.speaker
     speaker = turn.speaker or ("User" if role in _HUMAN_ROLES or role in _MACHINE_ROLES else turn.role.capitalize())
@@ -54,6 +56,15 @@ def extract_facts(turn: Turn, day: date | None = None) -> list[Fact]:
         if len(facts) >= _MAX_FACTS_PER_TURN:
             break
     return list(facts.values())[:_MAX_FACTS_PER_TURN]
+
+
+def is_pasted(text: str) -> bool:
+    """Return whether a turn holds a document, code or a log rather than what somebody said: a heading, a fence, or its length."""
+    return (
+        len(text) > _MAX_SAID_LENGTH
+        or text.startswith(_DOCUMENT_STARTS)
+        or any(f"\n{mark}" in text for mark in _DOCUMENT_STARTS)
+    )
 
 
 def states_fact(sentence: str, role: str = "user") -> bool:

@@ -83,18 +83,22 @@ class ConversationRecords(NamedTuple):
         return Query(kinds=(FACT,), scopes=(self.scope,), labels=(self.fact_label,), **more)
 
     def turn_draft(self, turn: Turn, *, author: str, origin: str, tokens: int, counted_by: str) -> Draft:
-        """Draft a turn. The speaker is in its body, and in a label unless the owner names the speaker as the author."""
+        """Draft a turn. The speaker is in its body, and in a label unless the owner names the speaker as the author.
+
+        What nobody said is in the body, not in the text, so that no index and no rule reads it.
+        """
         optional = {
             "speaker": turn.speaker,
             "tool_calls": [dict(call) for call in turn.tool_calls],
             "tool_call_id": turn.tool_call_id,
             "extra": dict(turn.extra),
+            "unsaid": turn.content if turn.is_unsaid else "",
         }
         body: dict[str, Any] = {"role": turn.role, "tokens": tokens, "counted_by": counted_by}
         body |= {name: value for name, value in optional.items() if value}
         labels = (self.turn_label,) if author else (self.turn_label, f"speaker={turn.name}")
         return Draft(
-            TURN, turn.content, body, id=turn.id, scope=self.scope, author=author, origin=origin, labels=labels,
+            TURN, "" if turn.is_unsaid else turn.content, body, id=turn.id, scope=self.scope, author=author, origin=origin, labels=labels,
             happened_at=turn.timestamp,
         )  # fmt: skip
 
@@ -205,7 +209,7 @@ def parse_turn(record: Record) -> Turn:
     speaker = body.get("speaker", "" if role else record.author)
     return Turn(
         role=role if isinstance(role, str) and role else "user",
-        content=record.text,
+        content=turn_content(record),
         timestamp=record.moment,
         token_count=tokens if type(tokens) is int else None,
         speaker=speaker if isinstance(speaker, str) else "",
@@ -213,7 +217,14 @@ def parse_turn(record: Record) -> Turn:
         tool_call_id=str(body.get("tool_call_id", "")),
         extra=extra if isinstance(extra, Mapping) else {},
         id=record.id,
+        is_unsaid=bool(body.get("unsaid")),
     )
+
+
+def turn_content(record: Record) -> str:
+    """Return what a turn says: its text, or the tool call or output in its body."""
+    unsaid = record.body.get("unsaid")
+    return unsaid if isinstance(unsaid, str) and unsaid else record.text
 
 
 def check_turns(turns: Sequence[Turn]) -> Refused | None:

@@ -48,6 +48,8 @@ class Turn:
     tool_call_id: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
     id: str = ""
+    is_unsaid: bool = False
+    """Whether nobody said it: a bare tool call or its output. It is read in its conversation, and found nowhere else."""
 
     @classmethod
     def from_entry(cls, value: Turn | Mapping[str, Any], id: str = "") -> Turn:
@@ -74,6 +76,7 @@ class Turn:
             tool_calls=tuple(calls or ()),
             tool_call_id=rest.pop("tool_call_id", "") or "",
             id=id or own_id,
+            is_unsaid=rest.pop("is_unsaid", False) is True,
             extra=rest,
         )
 

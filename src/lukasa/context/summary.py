@@ -156,7 +156,12 @@ def _select_sentences(
 
 
 def _quotable_sentences(turn: Turn) -> list[str]:
-    """Return the sentences of a turn; a short tool result is one, a long one has at most three about problems."""
+    """Return the sentences of a turn; a short tool result is one, a long one has at most three about problems.
+
+    What nobody said has none.
+    """
+    if turn.is_unsaid:
+        return []
     if turn.role != "tool":
         return split_sentences(turn.content)
     bare = " ".join(turn.content.split())

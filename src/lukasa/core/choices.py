@@ -15,6 +15,8 @@ KnowledgeRelation = Literal[
     "derived_from", "related_to", "contradicts", "elaborates", "example_of", "supersedes", "superseded_by"
 ]
 PredictionStatus = Literal["active", "resolved", "expired", "recovering"]
+LessonSubject = Literal["convention", "decision", "remedy", "preference", "place", "note"]
+"""What a lesson is: a rule of the project, a decision, what ended an error, a person's wish, where something is, or another."""
 ProposalState = Literal["open", "accepted", "refused"]
 SearchProfile = Literal["hybrid", "lexical"]
 
@@ -24,5 +26,6 @@ EPISODE_OUTCOMES: tuple[EpisodeOutcome, ...] = get_args(EpisodeOutcome)
 KNOWLEDGE_KINDS: tuple[KnowledgeKind, ...] = get_args(KnowledgeKind)
 RELATIONS: tuple[KnowledgeRelation, ...] = get_args(KnowledgeRelation)
 PREDICTION_STATUSES: tuple[PredictionStatus, ...] = get_args(PredictionStatus)
+LESSON_SUBJECTS: tuple[LessonSubject, ...] = get_args(LessonSubject)
 PROPOSAL_STATES: tuple[ProposalState, ...] = get_args(ProposalState)
 SEARCH_PROFILES: tuple[SearchProfile, ...] = get_args(SearchProfile)

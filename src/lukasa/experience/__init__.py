@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from lukasa.core.body_shape import TIME, BodyShape, FixedList, MapOf, NumberBetween, OneOf
+from lukasa.core.choices import LESSON_SUBJECTS
 from lukasa.core.lazy_imports import lazy_attributes
 from lukasa.journal.gate import KindSpec
 
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
     from lukasa.experience.handoffs import Handoff, Handoffs
     from lukasa.experience.knowledge import Knowledge
     from lukasa.experience.ledgers import Ledger, Ledgers
+    from lukasa.experience.lessons import Lesson, LessonDraft, Lessons
     from lukasa.experience.metrics import TaskMetrics
     from lukasa.experience.skills import Skill, Skills
 
 __all__ = [
     "KINDS", "Briefing", "Consolidation", "ConsolidationResult", "Continuity", "Episode", "Episodes", "Handoff",
-    "Handoffs", "Knowledge", "Ledger", "Ledgers", "Skill", "Skills", "TaskMetrics",
+    "Handoffs", "Knowledge", "Ledger", "Ledgers", "Lesson", "LessonDraft", "Lessons", "Skill", "Skills", "TaskMetrics",
 ]  # fmt: skip
 
 _KNOWLEDGE = {
@@ -59,10 +61,17 @@ _SHAPES = {
         },
         "from_agent to_agent timestamp context",
     ),
+    "injection": BodyShape(
+        {**dict.fromkeys(("event", "session", "prompt"), str), "notes": [FixedList(str, str, str)], "tokens": int, "held_out": bool, "used": [str]},
+        "event session notes tokens",
+    ),
     "learning": BodyShape(dict.fromkeys(("date", "error", "message", "learning"), str) | {"episodes": [str]}),
     "ledger": BodyShape(
         {"last_checkpoint": TIME, "tasks_completed": int, "current_task": (str, None), "state": dict, "context": dict},
         "last_checkpoint tasks_completed",
+    ),
+    "lesson": BodyShape(
+        {**dict.fromkeys(("command", "failure"), str), "about": OneOf(LESSON_SUBJECTS), "sessions": [str], "files": [str]}, "about"
     ),
     "pattern": BodyShape({**_KNOWLEDGE, "pattern": str}),
     "preference": BodyShape({"episode": str, "score": NumberBetween(-1, 1), "note": str}, "score"),
@@ -87,7 +96,9 @@ _RULES: dict[str, dict[str, Any]] = {
         "agent_field": "from_agent",
         "open_fields": frozenset({"status", "read_at", "accepted_at", "accepted_by", "completed_at", "result"}),
     },
+    "injection": {"is_statement": False},
     "ledger": {"agent_field": "id"},
+    "lesson": {"open_fields": frozenset({"sessions", "files"})},
     "skill": {"open_fields": frozenset({"successes", "failures"})},
 }
 KINDS = {kind: KindSpec(body=_SHAPES.get(kind), **_RULES.get(kind, {})) for kind in ("running", *_SHAPES)}
@@ -103,6 +114,7 @@ __getattr__ = lazy_attributes(
         **dict.fromkeys(("Handoff", "Handoffs"), "lukasa.experience.handoffs"),
         "Knowledge": "lukasa.experience.knowledge",
         **dict.fromkeys(("Ledger", "Ledgers"), "lukasa.experience.ledgers"),
+        **dict.fromkeys(("Lesson", "LessonDraft", "Lessons"), "lukasa.experience.lessons"),
         **dict.fromkeys(("Skill", "Skills"), "lukasa.experience.skills"),
         "TaskMetrics": "lukasa.experience.metrics",
     },

@@ -176,7 +176,11 @@ def episode_draft(
     }  # fmt: skip
     own = [f"{name}={value}" for name, value in values.items() if value]
     others = [label for label in labels if not label.startswith(_OWN_LABEL_PREFIXES)]
-    parts = [body["context"]["goal"].strip(), f"Outcome: {body['outcome']}."]
+    context = body["context"]
+    parts = [context["goal"].strip(), f"Outcome: {body['outcome']}."]
+    for name in ("done", "open", "branch"):
+        if isinstance(context.get(name), str) and context[name]:
+            parts.append(f"{name.capitalize()}: {context[name]}")
     for error in body["errors_encountered"]:
         problem = ": ".join(str(error[name]) for name in ("type", "message") if error.get(name))
         fix = f" Resolution: {error['resolution']}." if error.get("resolution") else ""

@@ -22,6 +22,7 @@ from lukasa.core.clock import Clock, to_iso
 from lukasa.core.outcome import Outcome, Refused
 from lukasa.core.record import DERIVED_FROM, Draft, Link, Record
 from lukasa.experience.episodes import EPISODE, Episode, Episodes, is_failure, is_success
+from lukasa.experience.gain import MemoryGain, compute_gain, parse_since
 from lukasa.experience.record_view import change_by_id
 from lukasa.journal import CallerService, Journal
 from lukasa.storage.engine import Query, Reader
@@ -141,6 +142,18 @@ class TaskMetrics(CallerService):
         """
         episodes = self._read_window(days)[2]
         return compute_rewards(episodes, self._read_preferences(episodes))
+
+    def gain(self, since: str = "7d") -> MemoryGain:
+        """Return what agents were shown of the memory, what they used of it, and how sessions went with and without it.
+
+        Args:
+            since: Days such as ``7d``, or a time.
+
+        Example:
+            memory.metrics.gain(since="30d").tokens
+        """
+        with self._journal.snapshot() as reader:
+            return compute_gain(reader, parse_since(since, self._clock))
 
     def dashboard(self, days: int = DEFAULT_DAYS) -> TaskDashboard:
         """Return the figures of the last days, today included.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lukasa.config import find_nearest_store
+from lukasa.core.clock import to_iso
 from lukasa.errors import LukasaError
 from lukasa.interfaces.cli.render import format_count, format_size
+from lukasa.interfaces.hooks.client import state_folder
+from lukasa.interfaces.hooks.config import hook_files, own_hook_command
 from lukasa.models.embedders import EMBEDDER_ORDER, best_installed_embedder
 from lukasa.own_stores import read_notes, require_own_store
 from lukasa.storage.integrity import END_OF_LOG
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
 PRIVATE_MODE = 0o600
 _WAL_RESET_FIXED_VERSION = (3, 51, 3)
 _LARGE_WAL_BYTES = 64_000_000
+_MANY_EVENTS = 20
 
 CheckState = Literal["fine", "note", "wrong"]
 
@@ -79,6 +86,33 @@ def project_store_checks() -> Iterator[DoctorCheck]:
             require_own_store(nearest)
         except LukasaError as error:
             yield DoctorCheck("stores of folders", "note", f"ignored unless it is named: {error}")
+
+
+def hook_checks(folder: Path, home: Path) -> Iterator[DoctorCheck]:
+    """Look at the hooks of coding agents: where they are set up, whether their program is found, and what happened last."""
+    commands = {path: command for path in hook_files(folder, home) if (command := own_hook_command(path))}
+    if not commands:
+        yield DoctorCheck("hooks", "fine", "no coding agent is set up here; `lukasa install` does it")
+        return
+    for path, command in commands.items():
+        program = next(word for word in shlex.split(command) if "=" not in word)
+        found = shutil.which(program)
+        said = f"{path} runs {program}"
+        yield DoctorCheck("hooks", "fine" if found else "wrong", said if found else f"{said}, which is not on the PATH")
+    state = Path(state_folder())
+    queues = sorted(state.glob("*.d")) if state.is_dir() else []
+    waiting = sum(len(list(queue.glob("*.event"))) for queue in queues)
+    failed = sum(len(list(queue.glob("*.failed"))) for queue in queues)
+    if not queues:
+        yield DoctorCheck("hook events", "note", "none came yet; start the agent in this folder")
+        return
+    last = max(queue.stat().st_mtime for queue in queues)
+    said = f"the last at {to_iso(datetime.fromtimestamp(int(last), UTC))}, {waiting} wait, {failed} failed"
+    yield DoctorCheck("hook events", "note" if failed or waiting > _MANY_EVENTS else "fine", said)
+    logs = sorted(state.glob("*.log"), key=lambda path: path.stat().st_mtime)
+    lines = logs[-1].read_text("utf-8", "replace").splitlines() if logs else []
+    if lines:
+        yield DoctorCheck("last error of a hook", "note", lines[-1][:300])
 
 
 def describe_forged_rules(report: VerifyReport) -> list[str]:

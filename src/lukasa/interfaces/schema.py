@@ -56,6 +56,7 @@ SHAPES: Mapping[str, str] = {
         "score relevance trust record superseded_by?:Supersession supersedes?:list[Supersession] "
         "contradicts?:Supersession orders?:str signals?:dict[str,RankingSignal] repeats?:int crowded?:bool"
     ),
+    "Lesson": "id:str text:str count:int about:str sessions:list[str] last_seen:str files?:list[str] command?:str failure?:str",
     "RecallResult": (
         "hits nothing_relevant unindexed embedder note left_out? dropped?:list[RecallHit] block?:dict[str,object]"
     ),
@@ -73,7 +74,7 @@ SHAPES: Mapping[str, str] = {
         "overrides overrides_from events adjusted:dict[str,float] interval:list[float] at"
     ),
     "Turn": (
-        "id timestamp:str|None role content token_count speaker?:str tool_calls?:list[dict[str,object]] tool_call_id?:str ..."
+        "id timestamp:str|None role content token_count speaker?:str tool_calls?:list[dict[str,object]] tool_call_id?:str is_unsaid?:bool ..."
     ),
     "VaultMemory": (
         "id text scope category tier topic_id tags created_at updated_at source deleted_at version distinct_from?:list[str] "

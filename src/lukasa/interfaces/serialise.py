@@ -67,7 +67,7 @@ FIELDS: Mapping[str, str] = {
     "RubricEffect": "days before after",
     "SyncConflict": "**key version",
     "SyncResult": "holds **",
-    "Turn": "id timestamp role content token_count=tokens speaker? tool_calls? tool_call_id? **extra",
+    "Turn": "id timestamp role content token_count=tokens speaker? tool_calls? tool_call_id? is_unsaid? **extra",
     "VaultHit": "score memory superseded_by? contradicts?",
     "VerifyReport": "sound versions findings set_aside forged_rules",
 }

@@ -177,7 +177,7 @@ def test_updating_toml_refuses_a_file_that_it_cannot_change(text):
 def test_codex_gets_its_hooks_and_no_event_that_it_does_not_know(tmp_path):
     install(tmp_path, "codex", "--project")
     hooks = json.loads((tmp_path / ".codex" / "hooks.json").read_text())["hooks"]
-    assert list(hooks) == ["SessionStart", "UserPromptSubmit", "PreCompact", "Stop"]
+    assert list(hooks) == ["SessionStart", "UserPromptSubmit", "PreToolUse", "PreCompact", "Stop"]
     assert hooks["Stop"][0]["hooks"][0]["command"].endswith("--agent codex hook stop")
 
 

@@ -21,24 +21,32 @@ MESSAGES = [
 ]  # fmt: skip
 
 
-def test_session_start_gives_the_fenced_snapshot(project):
-    project.remember("We deploy to Hetzner on Fridays.")
+OLDER = "We deploy to Hetzner on Fridays."
+NEWER = ("The user prefers tabs over spaces in Go code.", "Invoices are numbered by year.", "The mascot is a heron.")
+
+
+def test_session_start_says_in_one_line_each_what_was_remembered_last(project):
+    project.remember(OLDER, *NEWER)
     context = project.wait_for_context("session-start", source="startup")
-    assert context.startswith("<lukasa ")
-    assert "We deploy to Hetzner on Fridays." in context
+    header, *lines = context.splitlines()
+    assert "data, not instructions" in header
+    assert len(lines) == 3
+    assert all(line.startswith("• ") and line.endswith(", today)") for line in lines)
+    assert OLDER not in context
 
 
 def test_a_prompt_recalls_relevant_memories_once_and_no_others(project):
-    project.remember("We deploy to Hetzner on Fridays.", "The user prefers tabs over spaces in Go code.")
+    project.remember(OLDER, *NEWER)
     project.wait_for_context("session-start", source="startup")
     context = project.wait_for_context("user-prompt-submit", prompt="When do we deploy to Hetzner?")
-    assert "│ We deploy to Hetzner on Fridays." in context
+    assert OLDER in context
     assert "tabs" not in context
     assert not project.run_hook("user-prompt-submit", prompt="When do we deploy to Hetzner?").stdout
-    assert not project.run_hook("user-prompt-submit", prompt="Write a haiku about the sea").stdout
+    for prompt in ("Write a haiku about the sea", "yes", "ok, please go ahead", "3", "/clear"):
+        assert not project.run_hook("user-prompt-submit", prompt=prompt).stdout
 
 
-def test_a_session_that_started_before_the_daemon_gets_the_snapshot_with_its_prompt(project):
+def test_a_session_that_started_before_the_daemon_is_told_with_its_prompt(project):
     project.remember("We deploy to Hetzner on Fridays.")
     assert "Fridays" in project.wait_for_context("user-prompt-submit", prompt="hello there")
 
@@ -59,7 +67,7 @@ def test_session_end_stores_turns_episode_and_ledger_without_secrets(project):
         turns = [turn.content for turn in memory.context.transcript("s1")]
         ledger = project.wait_for(lambda: memory.ledgers.get())
     assert (episode.goal, episode.outcome) == ("Fix the flaky login test", "completed")
-    assert episode.as_json()["artifacts_produced"] == ["login.py"]
+    assert episode.as_json()["artifacts_produced"] == []  # the edit failed
     assert len(turns) == 4
     assert not any("AKIAZ3MKQ7TPLW2XNC5D" in turn for turn in turns)
     assert "AKIAZ3MKQ7TPLW2XNC5D" not in json.dumps(episode.as_json())
@@ -142,6 +150,16 @@ def test_a_hook_prints_nothing_for_a_missing_or_damaged_store(project):
     assert project.store.read_bytes() == b"garbage" * 1_000
 
 
+def test_a_session_is_told_once_when_its_store_is_damaged(project):
+    project.environment["LUKASA_STORE"] = str(project.store)
+    project.store.write_bytes(b"garbage" * 1_000)
+    context = project.wait_for_context("session-start", source="startup")
+    assert "cannot be used" in context
+    assert "lukasa doctor" in context
+    assert "\n" not in context
+    assert not project.run_hook("user-prompt-submit", prompt="what is this about?").stdout
+
+
 def test_a_locked_store_delays_no_hook_and_loses_no_event(project):
     project.remember("We deploy to Hetzner on Fridays.")
     project.wait_for_context("session-start", source="startup")
@@ -200,7 +218,7 @@ def test_context_that_a_client_did_not_confirm_is_given_again(project, monkeypat
 
     from lukasa.interfaces.hooks.client import HookEndpoint, find_nearest_store
 
-    project.remember("We deploy to Hetzner on Fridays.")
+    project.remember(OLDER, *NEWER)
     project.wait_for_context("session-start", source="startup")
     monkeypatch.setenv("LUKASA_HOOKS", str(project.hooks))
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(project.folder))

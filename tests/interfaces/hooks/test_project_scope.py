@@ -15,7 +15,7 @@ from lukasa.interfaces.hooks.client import expand_project, name_project
 from lukasa.interfaces.hooks.handlers import HookHandlers
 from lukasa.memory_graph import choose_write_scope
 from lukasa.storage.engine import Query
-from lukasa.transfer.layouts.claude_code import read_transcript
+from lukasa.transfer.layouts.agent_transcripts import read_transcript
 
 pytestmark = pytest.mark.requirement("DOO-3", "LOG-4")
 LUKASA = str(Path(sys.executable).with_name("lukasa"))
@@ -120,7 +120,7 @@ def test_hooks_of_one_project_say_nothing_of_another(tmp_path, monkeypatch):
         answers[name] = handlers.answer("user-prompt-submit", prompt).text.decode()
         handlers.close()
     assert "depot nine" in answers["project:shop-1"]
-    assert "project:shop-1/turn/" in answers["project:shop-1"]
+    assert "(ep-" in answers["project:shop-1"]
     assert "depot nine" not in answers["project:blog-2"]
     with lukasa.open(store, embedder="hash") as memory:
         kinds = {(record.scope, record.kind) for record in memory.journal.read(Query()) if record.author == "codex"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lukasa.transfer.layouts.claude_code import parse_transcript, read_transcript
+from lukasa.transfer.layouts.agent_transcripts import parse_transcript, read_transcript
 
 pytestmark = pytest.mark.requirement("DOO-3")
 

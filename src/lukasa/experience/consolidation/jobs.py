@@ -13,13 +13,23 @@ from lukasa.jobs import job
 TASK_NAME = "experience.consolidate"
 
 
+PRUNE_NAME = "experience.prune"
+_KEY = "upkeep"
+
+
+def defer_upkeep(memory: Any) -> None:
+    """Defer a consolidation and a pruning, each once however often this is called before they run."""
+    for name in (TASK_NAME, PRUNE_NAME):
+        memory.jobs.defer(name, key=_KEY)
+
+
 @job(TASK_NAME)
 def consolidate(memory: Any, skills: bool = False) -> dict[str, Any]:
     """Consolidate the new episodes, if there are any, and return the label of the run."""
     return {"label": memory.consolidate(skills=skills).label}
 
 
-@job("experience.prune")
+@job(PRUNE_NAME)
 def prune(memory: Any) -> None:
     """Summarise and archive old episodes."""
     memory.episodes.prune()

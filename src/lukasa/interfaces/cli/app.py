@@ -194,7 +194,7 @@ PANELS = {
     "maintenance.doctor tour.tour",
     "Remember and recall": "confirm vault vault.scan vault.audit",
     "Sessions": "checkpoint recover forecast",
-    "Experience": "episode knowledge skill handoff ledger before-task consolidate continuity.continuity metrics",
+    "Experience": "episode knowledge lesson skill handoff ledger before-task consolidate continuity.continuity metrics gain",
     "Trust": "trust",
     "History and undo": "proposals records.log records.show undo.undo quarantine quarantined release undo.erase",
     "Maintenance": "stats verify compact maintenance.allow recall.reembed jobs.worker jobs",
@@ -239,6 +239,7 @@ GROUPS = {
         "Store and link patterns, anti-patterns and facts.", "knowledge list", "knowledge.list_ knowledge.graph"
     ),
     "skill": Group("Store instructions for recurring tasks, as Markdown.", "skill list", "skill.check skill.sync"),
+    "lesson": Group("Show and keep what sessions of agents learned.", "lesson list"),
     "handoff": Group("Pass unfinished work from one agent to another.", "handoff inbox"),
     "ledger": Group("Record and show the progress of agents.", "ledger list"),
     "metrics": Group("Show how tasks went: success, time, retries and rewards.", "metrics dashboard"),

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 from lukasa.errors import InvalidInput, StoreError, StoreMissing
 from lukasa.interfaces.cli.options import Call, argument, flag, progress_bar
 from lukasa.interfaces.cli.render import format_count
-from lukasa.interfaces.doctor import PRIVATE_MODE, DoctorCheck, list_exposed_files, project_store_checks, run_checks
+from lukasa.interfaces.doctor import (
+    PRIVATE_MODE,
+    DoctorCheck,
+    hook_checks,
+    list_exposed_files,
+    project_store_checks,
+    run_checks,
+)
 from lukasa.interfaces.outcomes import ExitCode, row_of
 from lukasa.storage.integrity import END_OF_LOG
 
@@ -34,7 +41,7 @@ def doctor(call: Call, repair: Annotated[bool, flag("--repair", "Repair what can
         if repair:
             repairs = list(_repair_store(memory, report))
             report = _verify_store(memory) if repairs else report
-        checks = [*run_checks(memory, report), *project_store_checks()]
+        checks = [*run_checks(memory, report), *project_store_checks(), *hook_checks(Path.cwd(), Path.home())]
     except StoreMissing:
         raise
     except StoreError as error:

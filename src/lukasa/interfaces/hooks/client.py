@@ -7,13 +7,24 @@ import os
 import sys
 import time
 
-ANSWERED_EVENTS = ("session-start", "user-prompt-submit")
-QUEUED_EVENTS = ("pre-compact", "stop", "session-end")
-EVENTS = (*ANSWERED_EVENTS, *QUEUED_EVENTS)
+ANSWERED_EVENTS = ("session-start", "user-prompt-submit", "pre-tool-use", "subagent-start", "stop")
+QUEUED_EVENTS = ("pre-compact", "stop", "subagent-stop", "session-end")
+EVENTS = (*ANSWERED_EVENTS, "pre-compact", "subagent-stop", "session-end")
+LEFT_EVENT = "session-left"
+"""An event that the daemon queues when a session starts: an earlier one may have been left without its end."""
+OFF_VARIABLE = "LUKASA_HOOK_OFF"
+"""Names events, separated by commas, that are not answered: ``pre-tool-use,subagent-start,stop``."""
 RECEIVED = b"\x06"
 """The byte that confirms an answer, so that the daemon does not send the same context again."""
-DEADLINE = 0.27
-"""Seconds from the start of this process to the answer; the rest of 0.3 is for its exit."""
+DEADLINES = {
+    "session-start": ("LUKASA_HOOK_START_SECONDS", 2.0),
+    "user-prompt-submit": ("LUKASA_HOOK_PROMPT_SECONDS", 1.0),
+    "stop": ("LUKASA_HOOK_PROMPT_SECONDS", 1.0),
+}
+"""The seconds that an agent waits for an answer at most, and the variable that changes them."""
+DEFAULT_SECONDS = 0.3
+_EXIT_SECONDS = 0.03
+"""Seconds that this process needs for its exit."""
 _DEFAULT_STARTUP_SECONDS = 0.06
 """The age of the process where the system does not report it."""
 _DAEMON_START_SECONDS = 5.0
@@ -51,7 +62,7 @@ def parse_hook_call(argv: list[str]) -> HookCall | None:
 def run_hook(call: HookCall) -> int:
     """Run a hook and return its exit code, which is always 0. After an error it prints nothing."""
     try:
-        deadline = time.monotonic() + max(0.05, DEADLINE - process_age())
+        deadline = time.monotonic() + max(0.05, answer_seconds(call.event) - process_age())
         payload = sys.stdin.buffer.read(_MAX_PAYLOAD_BYTES + 1)
         if len(payload) <= _MAX_PAYLOAD_BYTES:
             answer = dispatch_event(call, payload, deadline)
@@ -62,6 +73,15 @@ def run_hook(call: HookCall) -> int:
         if os.environ.get("LUKASA_HOOK_DEBUG"):
             print(f"lukasa hook: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
     return 0
+
+
+def answer_seconds(event: str) -> float:
+    """Return the seconds from the start of this process to the answer to an event at most."""
+    variable, seconds = DEADLINES.get(event, ("", DEFAULT_SECONDS))
+    named = os.environ.get(variable, "") if variable else ""
+    if named.replace(".", "", 1).isdecimal():
+        seconds = min(float(named), 60.0)
+    return seconds - _EXIT_SECONDS
 
 
 def process_age() -> float:
@@ -75,18 +95,20 @@ def process_age() -> float:
 
 
 def dispatch_event(call: HookCall, payload: bytes, deadline: float) -> bytes:
-    """Send an event to the daemon and return its answer. A queued event is written to the queue and has no answer."""
+    """Send an event to the daemon and return its answer. A queued event is written to the queue first."""
     store = name_store(call.store)
     found = "" if store else find_nearest_store()
     endpoint = HookEndpoint(store or found, call.agent, expand_project(call.scopes), is_found=bool(found))
-    is_queued = call.event in QUEUED_EVENTS
-    if is_queued:
+    if call.event in QUEUED_EVENTS:
         endpoint.enqueue(call.event, payload)
-    message = b"wake\n" if is_queued else call.event.encode() + b"\n" + payload
+    is_answered = call.event in ANSWERED_EVENTS and call.event not in os.environ.get(OFF_VARIABLE, "").split(",")
+    if not is_answered and call.event not in QUEUED_EVENTS:
+        return b""
+    message = call.event.encode() + b"\n" + payload if is_answered else b"wake\n"
     answer = endpoint.send_request(message, deadline)
     if answer is None:
         endpoint.start_daemon()
-        while answer is None and not is_queued and time.monotonic() < deadline:
+        while answer is None and is_answered and time.monotonic() < deadline:
             time.sleep(0.01)
             answer = endpoint.send_request(message, deadline)
     return answer or b""

@@ -28,12 +28,19 @@ SERVER_NAME = "lukasa"
 HOOK_EVENTS: Mapping[str, str] = {
     "SessionStart": "session-start",
     "UserPromptSubmit": "user-prompt-submit",
+    "PreToolUse": "pre-tool-use",
+    "SubagentStart": "subagent-start",
     "PreCompact": "pre-compact",
     "Stop": "stop",
+    "SubagentStop": "subagent-stop",
     "SessionEnd": "session-end",
 }
-CODEX_HOOK_EVENTS = {event: name for event, name in HOOK_EVENTS.items() if event != "SessionEnd"}
-"""Codex has the same hooks, but for the end of a session."""
+CODEX_HOOK_EVENTS = {
+    event: name for event, name in HOOK_EVENTS.items() if event not in ("SessionEnd", "SubagentStart", "SubagentStop")
+}
+"""Codex has the same hooks, but for those of subagents and for the end of a session."""
+TOOL_MATCHER = "Bash|Edit|MultiEdit|Write|NotebookEdit|Task|Agent"
+"""The tools that the memory is asked about before they run."""
 _HOOK_TIMEOUT_SECONDS = 5
 _INDENT = re.compile(r'^([ \t]+)"', re.MULTILINE)
 
@@ -147,7 +154,7 @@ def update_hooks(text: str | None, command: str | None, events: Mapping[str, str
         groups = [group for group in groups if group is not None]
         if command is not None:
             hook = {"type": "command", "command": f"{command} hook {argument}", "timeout": _HOOK_TIMEOUT_SECONDS}
-            groups.append({"hooks": [hook]})
+            groups.append({"matcher": TOOL_MATCHER, "hooks": [hook]} if event == "PreToolUse" else {"hooks": [hook]})
         if groups:
             hooks[event] = groups
         else:
@@ -178,6 +185,27 @@ def _is_own_hook(hook: Any, event_name: str) -> bool:
     except ValueError:
         return False
     return bool(words) and Path(words[0]).stem == SERVER_NAME
+
+
+def hook_files(folder: Path, home: Path) -> list[Path]:
+    """Return the files that hold the hooks of coding agents in a folder and in the user's home."""
+    names = (".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json")
+    return [path for place in dict.fromkeys((folder, home)) for name in names if (path := place / name).is_file()]
+
+
+def own_hook_command(path: Path) -> str:
+    """Return a command with which a file starts our hooks; empty if it has none."""
+    try:
+        hooks = _parse_json_object(path.read_text("utf-8")).get("hooks")
+    except (OSError, ValueError, RecursionError):
+        return ""
+    for event, groups in hooks.items() if isinstance(hooks, dict) else ():
+        for group in groups if isinstance(groups, list) else ():
+            entries = group.get("hooks") if isinstance(group, dict) else None
+            for hook in entries if isinstance(entries, list) else ():
+                if _is_own_hook(hook, HOOK_EVENTS.get(event, "")):
+                    return str(hook["command"])
+    return ""
 
 
 def update_codex_toml(text: str | None, server: Mapping[str, Any] | None) -> str | None:

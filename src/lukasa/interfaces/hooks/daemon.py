@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lukasa.interfaces.hooks.client import RECEIVED, HookEndpoint
+from lukasa.interfaces.hooks.client import LEFT_EVENT, RECEIVED, HookEndpoint
 
 if TYPE_CHECKING:
     from lukasa.interfaces.hooks.handlers import HookHandlers
@@ -94,10 +94,16 @@ class HookDaemon:
                     self._wake_queue.put(None)
                     connection.sendall(bytes(8))
                     return
-                answer = self._open_handlers().answer(event.decode(), payload)
+                handlers = self._open_handlers()
+                is_stop = event == b"stop"
+                answer = handlers.ask_to_remember(payload) if is_stop else handlers.answer(event.decode(), payload)
                 connection.sendall(len(answer.text).to_bytes(8, "big") + answer.text)
-                if answer.text and _receive_exactly(connection, len(RECEIVED)) == RECEIVED:
+                if not answer.text or _receive_exactly(connection, len(RECEIVED)) == RECEIVED:
                     answer.on_delivered()
+                if event == b"session-start":
+                    self._endpoint.enqueue(LEFT_EVENT, payload)
+                if is_stop or event == b"session-start":
+                    self._wake_queue.put(None)
             except (ConnectionError, TimeoutError):
                 return  # the client did not wait for the answer
             except Exception as error:  # noqa: BLE001 - a failed request is not answered
@@ -123,8 +129,13 @@ class HookDaemon:
             self._open_handlers().warm_up()
         while not self._stopped.is_set():
             self._process_queued_events()
-            with contextlib.suppress(queue.Empty):
+            try:
                 self._wake_queue.get(timeout=_POLL_SECONDS)
+            except queue.Empty:  # idle: a good time for upkeep
+                try:
+                    self._open_handlers().run_jobs()
+                except Exception as error:  # noqa: BLE001 - the next idle time tries again
+                    self._log_error(error)
 
     def _process_queued_events(self) -> None:
         folder = Path(self._endpoint.queue)

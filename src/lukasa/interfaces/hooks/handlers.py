@@ -2,50 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lukasa.config import find_nearest_store, read_profile
+from lukasa.agents.keep import keep_session, keep_turns, project_or_shared
+from lukasa.agents.speak import Block, Shown, Speaker, read_head
+from lukasa.config import held_out_share, read_profile
 from lukasa.core.canonical_json import decode, encode
-from lukasa.core.outcome import Refused
-from lukasa.core.scope import SHARED
-from lukasa.errors import InvalidInput, LukasaError
+from lukasa.errors import InvalidInput, LukasaError, NotAllowed, StoreBusy
+from lukasa.experience.consolidation.jobs import defer_upkeep
+from lukasa.experience.gain import injection_draft
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.journal.gate import PiiHandling
 from lukasa.memory import Memory
-from lukasa.own_stores import is_noted
-from lukasa.recall.recall import build_prompt_block
-from lukasa.recall.unconfirmed_orders import ORDERS
-from lukasa.transfer.layouts.claude_code import Transcript, TranscriptTurn, read_transcript
+from lukasa.transfer.layouts.agent_transcripts import OWN_TOOL_PREFIX, read_branch, read_transcript
 from lukasa.vault import VaultSettings
 
-SNAPSHOT_TOKENS, BRIEFING_TOKENS, RESUME_TOKENS, RECALL_TOKENS = 1_000, 800, 2_000, 800
-"""The token budgets of the parts of an answer."""
-_MAX_HITS = 6
-_MAX_PROMPT_LENGTH = 4_000
-_MIN_RELEVANCE = 0.3
-_CATCH_UP_SECONDS, _DEADLINE = 0.05, 1.0
+RESUME_TOKENS = 2_000
+"""The token budget of a conversation that goes on after a compaction."""
 _WRITE_TIMEOUT = 5.0
-_CHUNK_SIZE = 100
 _MAX_SESSIONS = 200
-_PII_DEFAULTS: Mapping[str, PiiHandling] = {"turn": "redact", "episode": "redact", "fact": "redact"}
-
-
-@dataclass(slots=True)
-class DeliveredContext:
-    """The context that one session of an agent has received so far."""
-
-    has_snapshot: bool = False
-    record_positions: set[int] = field(default_factory=set)
-
-    def record_delivery(self, positions: frozenset[int]) -> None:
-        """Note that the snapshot and these records were delivered."""
-        self.has_snapshot = True
-        self.record_positions |= positions
+_MAX_JOBS = 2
+_CATCH_UP_SECONDS = 30.0
+"""Seconds after an event for the vectors of what it stored, so that no prompt computes them."""
+_MIN_CALLS_OF_WORK = 8
+_REMEMBERING_TOOLS = frozenset({f"{OWN_TOOL_PREFIX}remember", f"{OWN_TOOL_PREFIX}record_episode"})
+_LEFT_AFTER_SECONDS = 600
+"""Seconds after its last line that a session counts as left when another one starts."""
+REMEMBER_REQUEST = (
+    "Lukasa: if this session found something that a later session needs (a convention, a decision, what ended an error, "
+    "where something is), store up to five notes of one sentence with the tool `remember`. If not, just stop."
+)
+"""What the agent is asked once per session; it costs one more answer of the model."""
+_PII_DEFAULTS: Mapping[str, PiiHandling] = dict.fromkeys(("turn", "episode", "fact", "lesson"), "redact")
 
 
 class HookAnswer(NamedTuple):
@@ -68,7 +63,8 @@ class HookHandlers:
         caller = Caller(agent, tuple(scopes) or None)
         self._stores = CallerStores(store, caller, is_found=is_found, timeout=_WRITE_TIMEOUT, profile=settings)
         self._lock = threading.Lock()
-        self._delivered: OrderedDict[str, DeliveredContext] = OrderedDict()
+        self._shown: OrderedDict[str, Shown] = OrderedDict()
+        self._speaker = Speaker()
 
     def warm_up(self) -> None:
         """Open the store if it exists, so that the first request is answered in time."""
@@ -83,162 +79,150 @@ class HookHandlers:
         fields = _parse_payload(payload)
         if not self._stores.store_exists():
             return HookAnswer(b"")
-        name, build_parts = {
-            "session-start": ("SessionStart", self._build_start_context),
-            "user-prompt-submit": ("UserPromptSubmit", self._build_prompt_context),
+        name, build_block = {
+            "session-start": ("SessionStart", self._at_start),
+            "user-prompt-submit": ("UserPromptSubmit", self._at_prompt),
+            "pre-tool-use": ("PreToolUse", self._at_tool),
+            "subagent-start": ("SubagentStart", self._at_subagent),
         }[event]
-        delivered = self._delivered_to(_text_field(fields, "session_id"))
+        session = _text_field(fields, "session_id")
+        shown = self._shown_to(session)
         try:
-            parts, positions = build_parts(self._stores.for_request(None), fields, delivered)
+            memory = self._stores.for_request(None)
+            block = build_block(memory, fields, shown)
+            is_held_out = bool(block.keys) and is_in_share(session, held_out_share())
         except LukasaError as error:
             self._stores.close_if_broken(error)
-            raise
-        text = "\n\n".join(part for part in parts if part)
-        if not text:
+            if event != "session-start" or isinstance(error, StoreBusy | NotAllowed):
+                raise
+            said = f"Lukasa: the memory cannot be used ({error}) Run `lukasa doctor`."
+            return HookAnswer(_encode_context(name, " ".join(said.split())[:400]))
+        if not block.text:
             return HookAnswer(b"")
-        answer = encode({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}})
-        return HookAnswer(answer, lambda: delivered.record_delivery(positions))
 
-    def _build_start_context(
-        self, memory: Memory, fields: Mapping[str, Any], delivered: DeliveredContext
-    ) -> tuple[list[str], frozenset[int]]:
+        def note_delivery() -> None:
+            shown.keys.update(block.keys)
+            if block.keys:
+                draft = injection_draft(
+                    event, session, block.keys, block.tokens, scope=project_or_shared(memory), is_held_out=is_held_out
+                )
+                memory.journal.append(draft)
+
+        return HookAnswer(b"" if is_held_out else _encode_context(name, block.text), note_delivery)
+
+    def ask_to_remember(self, payload: bytes) -> HookAnswer:
+        """Ask the agent once, when it stops after real work and remembered nothing, to note what a later session needs."""
+        fields = _parse_payload(payload)
+        session, path = _text_field(fields, "session_id"), Path(_text_field(fields, "transcript_path"))
+        shown = self._shown_to(session)
+        if fields.get("stop_hook_active") or shown.was_asked or not self._stores.store_exists() or not path.is_file():
+            return HookAnswer(b"")
+        transcript = read_transcript(path)
+        names = {call.name for call in transcript.calls}
+        has_worked = len(transcript.calls) >= _MIN_CALLS_OF_WORK and transcript.files and transcript.is_finished
+        if not has_worked or names & _REMEMBERING_TOOLS or REMEMBER_REQUEST in path.read_text("utf-8", "replace"):
+            return HookAnswer(b"")
+        shown.was_asked = True
+        return HookAnswer(encode({"decision": "block", "reason": REMEMBER_REQUEST}))
+
+    def _at_start(self, memory: Memory, fields: Mapping[str, Any], shown: Shown) -> Block:
         session = _text_field(fields, "session_id")
-        delivered.record_positions = set()  # the agent's context may have lost what was delivered before
-        parts = [memory.vault.build_snapshot_block(budget=SNAPSHOT_TOKENS).text]
-        is_agent = bool(memory.journal.author)
-        ledger = memory.ledgers.get(scope=project_or_shared(memory)) if is_agent else None
-        if ledger is not None and ledger.current_task:
-            parts.append(memory.before_task(ledger.current_task).block(BRIEFING_TOKENS).text)
+        shown.keys = set()  # the agent's context may have lost what was delivered before
+        block = self._start_block(memory, fields, shown)
+        parts = [block.text]
         is_resumed = bool(session) and fields.get("source") in ("compact", "resume")
         if is_resumed and memory.context.load(session).origin.state_version:
             parts.append(memory.context.assemble(session, RESUME_TOKENS).text)
-        waiting = len(memory.handoffs.inbox()) if is_agent else 0
+        waiting = len(memory.handoffs.inbox()) if memory.journal.author else 0
         if waiting:
             parts.append(f"Lukasa: {waiting} handoffs wait for you; call the tool `handoff` with action `inbox`.")
-        return parts, frozenset()
+        return replace(block, text="\n\n".join(part for part in parts if part))
 
-    def _build_prompt_context(
-        self, memory: Memory, fields: Mapping[str, Any], delivered: DeliveredContext
-    ) -> tuple[list[str], frozenset[int]]:
-        session, prompt = _text_field(fields, "session_id"), _text_field(fields, "prompt")
-        parts = []
-        if not delivered.has_snapshot:  # the session started before the daemon was ready
-            parts.append(memory.vault.build_snapshot_block(budget=SNAPSHOT_TOKENS).text)
-        if len(prompt.split()) < 2 or prompt.startswith("/"):
-            return parts, frozenset()
-        result = memory.recall(
-            prompt[:_MAX_PROMPT_LENGTH],
-            3 * _MAX_HITS,
-            min_relevance=_MIN_RELEVANCE,
-            patience=_CATCH_UP_SECONDS,
-            deadline=_DEADLINE,
-        ).without_orders()
-        result = replace(result, left_out=tuple(entry for entry in result.left_out if entry.reason != ORDERS))
-        hits = [
-            hit
-            for hit in result.hits
-            if hit.record.seq not in delivered.record_positions
-            and (not session or session not in (hit.record.label("session"), hit.record.label("task")))
-        ][:_MAX_HITS]
-        if hits:
-            parts.append(build_prompt_block(replace(result, hits=tuple(hits)), RECALL_TOKENS).text)
-        return parts, frozenset(hit.record.seq for hit in hits)
+    def _start_block(self, memory: Memory, fields: Mapping[str, Any], shown: Shown) -> Block:
+        folder, path = _text_field(fields, "cwd"), Path(_text_field(fields, "transcript_path"))
+        branch = read_head(Path(folder)) if folder else ""
+        if not branch and path.is_file():
+            branch = read_branch(path)
+        return self._speaker.at_start(memory, folder, branch, _text_field(fields, "session_id"), shown)
 
-    def _delivered_to(self, session: str) -> DeliveredContext:
+    def _at_prompt(self, memory: Memory, fields: Mapping[str, Any], shown: Shown) -> Block:
+        start = Block() if shown.has_started else self._start_block(memory, fields, shown)
+        told = replace(
+            shown, keys={*shown.keys, *start.keys}
+        )  # the session may have started before the daemon was ready
+        block = self._speaker.at_prompt(memory, _text_field(fields, "prompt"), _text_field(fields, "session_id"), told)
+        text = "\n\n".join(part for part in (start.text, block.text) if part)
+        return Block(text, (*start.keys, *block.keys), start.tokens + block.tokens)
+
+    def _at_tool(self, memory: Memory, fields: Mapping[str, Any], shown: Shown) -> Block:
+        given = fields.get("tool_input")
+        if not isinstance(given, dict):
+            return Block()
+        session = _text_field(fields, "session_id")
+        return self._speaker.at_tool(memory, _text_field(fields, "tool_name"), given, session, shown)
+
+    def _at_subagent(self, memory: Memory, fields: Mapping[str, Any], shown: Shown) -> Block:
+        return self._speaker.at_prompt(memory, shown.task, _text_field(fields, "session_id"), Shown(has_started=True))
+
+    def _shown_to(self, session: str) -> Shown:
         with self._lock:
-            delivered = self._delivered.setdefault(session, DeliveredContext())
-            self._delivered.move_to_end(session)
-            if len(self._delivered) > _MAX_SESSIONS:
-                self._delivered.popitem(last=False)
-            return delivered
+            shown = self._shown.setdefault(session, Shown())
+            self._shown.move_to_end(session)
+            if len(self._shown) > _MAX_SESSIONS:
+                self._shown.popitem(last=False)
+            return shown
 
     def process_event(self, event: str, payload: bytes) -> None:
-        """Store the turns, the episode and the ledger of a session. Repeating an event changes nothing."""
+        """Keep what a transcript says of a session. Repeating an event changes nothing."""
         fields = _parse_payload(payload)
+        try:
+            memory = self._stores.for_request(None)
+            if event == "session-left":
+                self._end_left_session(memory, fields)
+            else:
+                self._keep(memory, fields, event)
+            memory.recall.index.catch_up(_CATCH_UP_SECONDS)
+        except LukasaError as error:
+            self._stores.close_if_broken(error)
+            raise
+
+    def _keep(self, memory: Memory, fields: Mapping[str, Any], event: str) -> None:
         session, path = _text_field(fields, "session_id"), _text_field(fields, "transcript_path")
         if not session or not path or not Path(path).is_file():
             return
         transcript = read_transcript(Path(path))
-        try:
-            memory = self._stores.for_request(None)
-            save_turns(memory, session, transcript.turns)
-            if event != "pre-compact" and transcript.goal:
-                folder, ended = _text_field(fields, "cwd"), event == "session-end"
-                save_episode(memory, session, transcript, ended=ended)
-                update_ledger(memory, session, transcript, folder, ended=ended)
-                update_continuity(memory, folder, transcript.goal)
-        except LukasaError as error:
-            self._stores.close_if_broken(error)
-            raise
+        if event in ("pre-compact", "subagent-stop"):
+            keep_turns(memory, session, transcript.turns)
+            return
+        is_ended = event == "session-end"
+        keep_session(memory, session, transcript, _text_field(fields, "cwd"), path, is_ended=is_ended)
+        if is_ended:
+            defer_upkeep(memory)
+
+    def _end_left_session(self, memory: Memory, fields: Mapping[str, Any]) -> None:
+        """End the agent's last session when another one starts: some programs do not say that a session ended."""
+        ledger = memory.ledgers.get(scope=project_or_shared(memory)) if memory.journal.author else None
+        state = {} if ledger is None else ledger.state
+        session, path = state.get("session"), Path(str(state.get("transcript", "")))
+        if state.get("status") != "waiting" or not isinstance(session, str) or not path.is_file():
+            return
+        if session != fields.get("session_id") and time.time() - path.stat().st_mtime > _LEFT_AFTER_SECONDS:
+            left = {"session_id": session, "transcript_path": str(path), "cwd": str(state.get("folder", ""))}
+            self._keep(memory, left, "session-end")
+
+    def run_jobs(self) -> None:
+        """Run the waiting jobs of upkeep, a few at a time."""
+        if self._stores.store_exists():
+            self._stores.for_request(None).jobs.run_waiting(_MAX_JOBS)
 
 
-def project_or_shared(memory: Memory) -> str:
-    """Return the scope that all agents of a project read."""
-    return memory.journal.reach.project or SHARED
+def is_in_share(session: str, share: float) -> bool:
+    """Return whether a session is one of a random share of all; the same session always is or never is."""
+    return int.from_bytes(hashlib.sha256(session.encode()).digest()[:4], "big") < share * 2**32
 
 
-def save_turns(memory: Memory, session: str, turns: Sequence[TranscriptTurn]) -> int:
-    """Add the turns of a transcript that are not stored yet. Return their number."""
-    stored = memory.context.transcript(session, newest_first=True, limit=len(turns) + 50)
-    known = {turn.extra.get("uuid") for turn in stored}
-    new = [{**entry.turn, "uuid": entry.uuid} for entry in turns if entry.uuid not in known and entry.turn["content"]]
-    for start in range(0, len(new), _CHUNK_SIZE):
-        chunk = new[start : start + _CHUNK_SIZE]
-        key = f"{chunk[0]['uuid']}..{chunk[-1]['uuid']}"
-        if isinstance(memory.context.extend(session, chunk, key=key), Refused):
-            for turn in chunk:  # a refused turn must not prevent the others
-                memory.context.extend(session, [turn], key=str(turn["uuid"]))
-    return len(new)
-
-
-def save_episode(memory: Memory, session: str, transcript: Transcript, *, ended: bool) -> None:
-    """Store the episode of a session: running until it ends, then completed or, if it was cut short, abandoned."""
-    known = memory.episodes.list(task_id=session, archived=True)
-    start, end = transcript.started_at, transcript.ended_at
-    body: dict[str, Any] = {
-        "task_id": session,
-        "timestamp": None if start is None else start.isoformat(),
-        "duration_seconds": 0 if start is None or end is None else round((end - start).total_seconds()),
-        "agent": memory.journal.author,
-        "context": {"goal": transcript.goal},
-        "action_log": [dict(step) for step in transcript.actions[-500:]],
-        "outcome": "running" if not ended else "completed" if transcript.is_finished else "abandoned",
-        "errors_encountered": [dict(error) for error in transcript.errors[-50:]],
-        "artifacts_produced": list(transcript.artifacts[-500:]),
-    }
-    if known:
-        body["id"] = known[-1].id
-    memory.episodes.add([body], origin="tool", scope=project_or_shared(memory)).unwrap_all()
-
-
-def update_ledger(memory: Memory, session: str, transcript: Transcript, folder: str, *, ended: bool) -> None:
-    """Write the current task and its state to the agent's ledger."""
-    if not memory.journal.author:
-        return
-    scope = project_or_shared(memory)
-    ledger = memory.ledgers.get(scope=scope)
-    is_counted = ledger is not None and ledger.state.get("ended") == session
-    state = {"session": session, "folder": folder, "status": "ended" if ended else "waiting"}
-    if ended:
-        state["ended"] = session
-    memory.ledgers.checkpoint(
-        current_task=transcript.goal,
-        completed=int(ended and transcript.is_finished and not is_counted),
-        state=state,
-        context={"current_goal": transcript.goal},
-        scope=scope,
-    ).unwrap_all()
-
-
-def update_continuity(memory: Memory, folder: str, goal: str) -> None:
-    """Update CONTINUITY.md in a project that has this file, or in its ``.lukasa/`` folder if the user made or allowed it."""
-    if not folder or not Path(folder).is_dir():
-        return
-    project = Path(folder)
-    if (project / "CONTINUITY.md").is_file():
-        memory.continuity.update(project / "CONTINUITY.md", goal=goal)
-    elif (store := find_nearest_store(project)) is not None and (store == memory.place.path or is_noted(store)):
-        memory.continuity.update(store.with_name("CONTINUITY.md"), goal=goal)
+def _encode_context(event: str, text: str) -> bytes:
+    return encode({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}})
 
 
 def _parse_payload(payload: bytes) -> Mapping[str, Any]:

@@ -170,6 +170,7 @@ def _turn_to_json(turn: Turn) -> dict[str, Any]:
         "speaker": turn.speaker,
         "tool_calls": [dict(call) for call in turn.tool_calls],
         "tool_call_id": turn.tool_call_id,
+        "is_unsaid": turn.is_unsaid,
     }
     entry: dict[str, Any] = {} if turn.timestamp is None else {"timestamp": _to_seconds(to_iso(turn.timestamp))}
     entry |= {"role": turn.role, "content": turn.content, "token_count": turn.tokens}

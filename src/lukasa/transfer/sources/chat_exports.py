@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lukasa.errors import FormatError
-from lukasa.transfer.layouts.claude_code import read_transcript
+from lukasa.transfer.layouts.agent_transcripts import read_transcript
 from lukasa.transfer.sources import SourceConversation, SourceItem, Unreadable, parse_moment
 from lukasa.transfer.sources.files import is_zip, read_json_files
 

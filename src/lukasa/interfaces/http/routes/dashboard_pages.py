@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from lukasa.context import Context
-from lukasa.context.records import CONTEXT, FACT, SUMMARY, TURN, ConversationRecords, parse_turn
+from lukasa.context.records import CONTEXT, FACT, SUMMARY, TURN, ConversationRecords, parse_turn, turn_content
 from lukasa.core.canonical_json import encode
 from lukasa.core.record import Key, Record
 from lukasa.errors import NotAllowed
@@ -193,7 +193,12 @@ def _timeline_entry(record: Record) -> dict[str, Any]:
     body, entry = record.body, {"seq": record.seq, "at": record.recorded_at, "author": record.author, "id": record.id}
     if record.kind == TURN:
         turn = to_json(parse_turn(record))
-        return entry | {"what": "turn", "text": _clip(record.text), "role": turn["role"], "tokens": turn["token_count"]}
+        return entry | {
+            "what": "turn",
+            "text": _clip(turn_content(record)),
+            "role": turn["role"],
+            "tokens": turn["token_count"],
+        }
     if record.kind == SUMMARY:
         folded = {"folded": body.get("turns", 0), "round": body.get("rounds", 0), "by": body.get("by", "")}
         return entry | {"what": "compaction", "text": _clip(body.get("text", "")), **folded}

@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast, overload
 
 from lukasa.core.argument_types import check_arguments
-from lukasa.core.clock import Clock, Time, to_as_of, to_iso, to_utc
+from lukasa.core.clock import Clock, Time, to_iso, to_utc
 from lukasa.core.freshness import EXPIRES_AT, describe_freshness, describe_left_out, is_expired, stated_at
 from lukasa.core.record import DERIVED_FROM, Key, Record, with_own_body
 from lukasa.core.scope import SYSTEM
@@ -387,6 +387,7 @@ class Recall(CallerService):
         if min_relevance is not None and not 0.0 <= min_relevance <= 1.0:
             raise InvalidInput("min_relevance must be between 0 and 1.", hint="0 returns the best k, relevant or not.")
         ends = None if deadline is None else time.monotonic() + deadline
+        now = self._clock.now() if as_of is None or isinstance(as_of, int) else to_utc(as_of)
         authors, conversations = one_or_more(author), one_or_more(conversation)
         limits = Query(
             kinds=list_values("kinds", kinds),
@@ -398,7 +399,7 @@ class Recall(CallerService):
             ),
             since=None if since is None else to_utc(since),
             until=None if until is None else to_utc(until),
-            as_of=to_as_of(as_of),
+            as_of=as_of,
         )
         record_filter = RecordFilter(
             authors if len(authors) > 1 else (),
@@ -443,7 +444,6 @@ class Recall(CallerService):
             note = f"{note} {len(reader.damaged)} damaged records were left out; run `lukasa verify`.".strip()
         # Trust is read after the snapshot is closed: it needs the owner's reach and so a connection of another snapshot.
         source_trust = SourceTrust(self._journal, found.records, self._trust_provider)
-        now = limits.as_of if isinstance(limits.as_of, datetime) else self._clock.now()
         expired = (
             ()
             if include_expired

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lukasa.core.outcome import Refused
 from lukasa.core.record import Draft
-from lukasa.core.text_cache import BoundedCache
+from lukasa.core.text_cache import register_cache
 from lukasa.pii.numbers import (
     ADVERTISED_ENDS,
     ADVERTISED_SSN,
@@ -75,8 +75,10 @@ CLASS_NAMES: dict[PiiClass, str] = {
 EXACT_LENGTH = 4_000
 _MAX_LIGATURE_LENGTH = 3
 _MAX_CACHED_CHARACTERS = 100_000
-_MAX_REMEMBERED_LENGTH = 200
-_clean_texts: BoundedCache[str | bytes, bool] = BoundedCache(2_000_000, 10_000)
+_MAX_REMEMBERED_LENGTH, _MAX_REMEMBERED = 200, 10_000
+_clean_texts: set[str | bytes] = set()
+"""Texts in which nothing was found, or their hashes; it starts again when it is full."""
+register_cache(_clean_texts)
 WINDOW, MAX_FINDINGS = 16_384, 32
 _MAX_SPACED_LENGTH = 320
 """No finding that may hold blanks is longer, private keys aside, which are not limited."""
@@ -282,7 +284,9 @@ def find_pii_once(texts: Iterable[str], *, strict: bool = False) -> list[PiiFind
         found = find_pii(text, strict=True)
         findings += found if strict or not found else find_pii(text)
         if not found:
-            _clean_texts.keep(name, True, len(name))
+            if len(_clean_texts) >= _MAX_REMEMBERED:
+                _clean_texts.clear()
+            _clean_texts.add(name)
     return findings
 
 

@@ -422,9 +422,8 @@ def _split_latin(text: str) -> list[str] | None:
     return words
 
 
-@cache_texts(2_048)
 def text_pair_keys(text: str, *namespace: str) -> tuple[int, ...]:
-    """Return the pair keys of a text in a namespace. The last few are cached: a text is often searched, then stored."""
+    """Return the pair keys of a text in a namespace."""
     return pair_keys(distinct_words(normalise_text(text)), *namespace)
 
 

@@ -23,7 +23,7 @@ from heapq import nlargest
 from lukasa.storage.engine import Query, Reader
 from lukasa.text.differences import TextDifference, find_difference
 from lukasa.text.similarity import sequence_similarity, word_overlap
-from lukasa.text.terms import distinct_words, max_shared_words, normalise_text, text_pair_keys
+from lukasa.text.terms import distinct_words, max_shared_words, normalise_text, pair_keys
 from lukasa.vault.settings import MEMORY_KIND, VaultSettings
 
 COMPARE_ALL_LIMIT = 128
@@ -69,9 +69,9 @@ class ComparableText:
     def digits(self) -> list[str]:
         return "".join([each if each.isdecimal() else " " for each in self.folded_text]).split()
 
-    @property
+    @cached_property
     def pair_keys(self) -> tuple[int, ...]:
-        return text_pair_keys(self.text, self.scope, MEMORY_KIND)
+        return pair_keys(self.words, self.scope, MEMORY_KIND)
 
 
 def find_similar(

@@ -290,8 +290,8 @@ class StoreReader(ABC):
                 yield row[0], text
 
     def get(self, key: Key, *, as_of: Time | int | None = None, version: int | None = None) -> Record | None:
-        key_values = (key.scope, key.kind, key.id)
-        if not self._reach.reads(key.scope) or not self._is_storable(key_values):
+        key_values, readable = (key.scope, key.kind, key.id), self._reach.readable
+        if (readable is not None and key.scope not in readable) or not self._is_storable(key_values):
             return None
         if version is not None:
             row = self._fetch_row("get_version", (*key_values, clamp_int64(version)))

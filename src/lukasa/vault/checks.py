@@ -160,7 +160,7 @@ def check_proposal(proposal: MemoryProposal, settings: VaultSettings, reach: Rea
     scope: object = proposal.scope
     if not isinstance(scope, str) or not _is_plain_text(scope, 200):
         return Refused("bad_scope", "The scope must be short plain text.")
-    if scope == SYSTEM or not reach.writes(scope) or (settings.scopes is not None and scope not in settings.scopes):
+    if scope == SYSTEM or any(names is not None and scope not in names for names in (reach.writable, settings.scopes)):
         known = settings.scopes if settings.scopes is not None else reach.writable
         hint = "" if known is None else f" Known are: {', '.join(sorted(known))}."
         return Refused("bad_scope", f"{scope!r:.80} is not a scope this vault can write to.{hint}")

@@ -354,7 +354,7 @@ def find_single_insert(reach: Reach, batch: Sequence[ValidatedDraft]) -> Validat
         return None
     (sealed,) = batch
     is_insert = not (sealed.draft.deleted or sealed.draft.expected or sealed.kind == QUARANTINE)
-    return sealed if is_insert and reach.writes(sealed.scope) else None
+    return sealed if is_insert and (reach.writable is None or sealed.scope in reach.writable) else None
 
 
 def insert_single(

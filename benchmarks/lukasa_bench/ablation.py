@@ -193,7 +193,6 @@ _PROBES: dict[str, tuple[tuple[Callable[[PublicTexts], Outputs], ...], tuple[str
     "lukasa.recall.query": ((_probe_queries,), ("updates", "scripts")),
     "lukasa.recall.signals": ((_probe_features,), ()),
     "lukasa.vault.checks": ((_probe_noise,), ("duplicates",)),
-    "lukasa.vault.duplicates": ((_probe_noise,), ("duplicates",)),
     "lukasa.pii.tokens": ((_probe_pii,), ()),
     "lukasa.pii.passwords": ((_probe_pii,), ()),
     "lukasa.pii.numbers": ((_probe_pii,), ()),

@@ -29,8 +29,7 @@ from lukasa.pii.detector import find_pii
 from lukasa.text.similarity import sequence_similarity, word_overlap
 from lukasa.text.terms import distinct_words, normalise_text
 from lukasa.vault import VaultSettings
-from lukasa.vault.checks import find_noise_signal
-from lukasa.vault.duplicates import ComparableText, DuplicateIndex
+from lukasa.vault.checks import ComparableText, DuplicateIndex, find_noise_signal
 from lukasa.vault.settings import MEMORY_KIND, NOISE_SIGNALS
 from lukasa_bench.corpus import draw_words
 from lukasa_bench.databases import BenchmarkDatabases

@@ -12,7 +12,7 @@ from lukasa.errors import InvalidInput
 from lukasa.interfaces.cli.app import app
 from lukasa.text.differences import find_difference
 from lukasa.transfer.layouts.vault_jsonl import export_vault, import_vault
-from lukasa.vault import VaultSettings, duplicates
+from lukasa.vault import VaultSettings, checks
 
 KNOWN = "The production database is called osprey"
 OTHER = "The staging database is called heron"
@@ -26,9 +26,9 @@ PAIRS = [
 
 
 @pytest.mark.requirement("VLT-6")
-@pytest.mark.parametrize("limit", [duplicates.COMPARE_ALL_LIMIT, -1])
+@pytest.mark.parametrize("limit", [checks.COMPARE_ALL_LIMIT, -1])
 def test_another_fact_is_kept_and_the_outcome_names_the_similar_one(memory, monkeypatch, limit):
-    monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", limit)
+    monkeypatch.setattr(checks, "COMPARE_ALL_LIMIT", limit)
     known = memory.vault.add_memory(KNOWN).record
     kept = memory.vault.add_memory(OTHER)
     assert kept
@@ -151,19 +151,19 @@ def test_a_verdict_compares_no_more_facts_when_more_are_alike(open_store, locati
         compared.append(other)
         return find_difference(text, other)
 
-    monkeypatch.setattr(duplicates, "find_difference", count)
+    monkeypatch.setattr(checks, "find_difference", count)
     vault = open_store(location, profile=VaultSettings()).vault
     texts = templated_facts(901)
     for size in (200, 900):
         assert all(vault.bulk_add(texts[0 if size == 200 else 200 : size]))
         compared.clear()
         assert vault.judge(texts[900]) is None
-        assert len(compared) <= 2 * duplicates.MAX_COMPARED_FACTS
+        assert len(compared) <= 2 * checks.MAX_COMPARED_FACTS
         assert vault.judge(f"{texts[7]}!").code == "duplicate"
 
 
 @pytest.mark.requirement("VLT-6")
-@pytest.mark.parametrize("limit", [duplicates.COMPARE_ALL_LIMIT, -1])
+@pytest.mark.parametrize("limit", [checks.COMPARE_ALL_LIMIT, -1])
 @pytest.mark.parametrize(
     ("known", "other"),
     [
@@ -173,7 +173,7 @@ def test_a_verdict_compares_no_more_facts_when_more_are_alike(open_store, locati
     ],
 )
 def test_the_same_words_in_another_voice_repeat_a_fact(open_store, monkeypatch, limit, known, other):
-    monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", limit)
+    monkeypatch.setattr(checks, "COMPARE_ALL_LIMIT", limit)
     vault = open_store().vault
     vault.add_memory(known)
     assert vault.judge(other).code == "duplicate"
@@ -183,7 +183,7 @@ def test_the_same_words_in_another_voice_repeat_a_fact(open_store, monkeypatch, 
 
 
 @pytest.mark.requirement("VLT-6")
-@pytest.mark.parametrize("size", [0, duplicates.COMPARE_ALL_LIMIT + 1])
+@pytest.mark.parametrize("size", [0, checks.COMPARE_ALL_LIMIT + 1])
 def test_two_writers_of_one_new_fact_keep_it_once(open_store, location, size):
     vaults = [open_store(location, profile=VaultSettings()).vault for _ in range(2)]
     assert all(vaults[0].bulk_add(templated_facts(size)))

@@ -19,7 +19,7 @@ from lukasa.text.terms import (
     pair_keys,
     text_pair_keys,
 )
-from lukasa.vault import VaultSettings, duplicates
+from lukasa.vault import VaultSettings, checks
 
 WORDS = st.sampled_from(
     [f"{head}{tail}" for head in ("ka", "lu", "sa", "mo", "ti", "re") for tail in ("", "n", "ra", "lito", "berg", "s")]
@@ -186,7 +186,7 @@ def test_a_small_vault_compares_any_text_with_everything(texts):
 def test_the_index_alone_finds_every_overlap_that_comparing_with_everything_finds(texts, threshold):
     rules = VaultSettings(signals=(), overlap_threshold=threshold, similarity_threshold=1.0, duplicates="document")
     with pytest.MonkeyPatch.context() as patch, lukasa.open("memory:", profile=rules) as memory:
-        patch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
+        patch.setattr(checks, "COMPARE_ALL_LIMIT", -1)
         assert verdicts_of(memory.vault, texts) == verdicts_by_comparing_with_all(texts, rules)
 
 
@@ -271,7 +271,7 @@ def varied(rng, text):
 @pytest.mark.requirement("VLT-6")
 @pytest.mark.parametrize("seed", range(2))
 def test_the_index_alone_judges_variations_of_facts_as_documented(seed, open_store, monkeypatch):
-    monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
+    monkeypatch.setattr(checks, "COMPARE_ALL_LIMIT", -1)
     texts = facts(random.Random(seed), 300)
     rules = VaultSettings(duplicates="document")
     expected = verdicts_by_comparing_with_all(texts, rules, as_documented=True)
@@ -281,7 +281,7 @@ def test_the_index_alone_judges_variations_of_facts_as_documented(seed, open_sto
 
 @pytest.mark.requirement("VLT-6")
 def test_the_index_alone_finds_a_text_with_a_typo(open_store, monkeypatch):
-    monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
+    monkeypatch.setattr(checks, "COMPARE_ALL_LIMIT", -1)
     rng, vault = random.Random(7), open_store(profile=VaultSettings(duplicates="document")).vault
     kept = [item for item in facts(rng, 300) if vault.add_memory(item)]
     for text in kept:
@@ -312,7 +312,7 @@ def test_duplicates_are_searched_only_within_the_scope(open_store, location):
 
 @pytest.mark.requirement("VLT-6")
 def test_deleted_rewritten_and_quarantined_memories_are_no_duplicates(memory, monkeypatch):
-    monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
+    monkeypatch.setattr(checks, "COMPARE_ALL_LIMIT", -1)
     vault = memory.vault
     first = vault.add_memory("The staging database is called heron").record
     vault.delete(first.id)
@@ -336,7 +336,7 @@ def test_the_same_fact_added_by_many_processes_is_kept_once(location, open_store
 
 @pytest.mark.requirement("VLT-6")
 def test_near_duplicates_are_found_after_a_reindex(open_store, tmp_path, monkeypatch):
-    monkeypatch.setattr(duplicates, "COMPARE_ALL_LIMIT", -1)
+    monkeypatch.setattr(checks, "COMPARE_ALL_LIMIT", -1)
     memory = open_store(tmp_path / "a.db", profile=VaultSettings(capacity=1000))
     texts = facts(random.Random(5), 60)
     memory.vault.bulk_add(texts)

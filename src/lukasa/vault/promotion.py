@@ -16,7 +16,7 @@ from lukasa.core.outcome import Refused
 from lukasa.core.record import DERIVED_FROM, Draft, Link, Record
 from lukasa.recall.unconfirmed_orders import CORROBORATION
 from lukasa.storage.engine import Query, Reader
-from lukasa.vault.duplicates import ComparableText, find_similar
+from lukasa.vault.checks import ComparableText, find_similar
 from lukasa.vault.settings import CANON, VaultSettings
 
 _MAX_NAME_LENGTH = 200

@@ -18,8 +18,7 @@ from lukasa.storage.engine import Query
 from lukasa.text.differences import TextDifference, find_difference
 from lukasa.text.similarity import sequence_similarity, word_overlap
 from lukasa.text.terms import distinct_words, normalise_text
-from lukasa.vault.checks import find_noise_signal
-from lukasa.vault.duplicates import ComparableText
+from lukasa.vault.checks import ComparableText, find_noise_signal
 from lukasa.vault.memory import VaultMemory, parse_memory
 from lukasa.vault.settings import MEMORY_KIND, REGISTER, VaultSettings
 

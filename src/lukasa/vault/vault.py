@@ -28,8 +28,9 @@ from lukasa.storage.engine import LogCompactionResult, Query, Reader, split_into
 from lukasa.text.orders import find_order_in
 from lukasa.vault import REFUSED_CANON, blocks, placement
 from lukasa.vault.checks import (
+    ComparableText,
+    DuplicateMatch,
     MemoryProposal,
-    RefusalCounter,
     StoreChecks,
     check_proposal,
     default_tier,
@@ -39,10 +40,10 @@ from lukasa.vault.checks import (
     read_register,
     refuse_missing,
 )
-from lukasa.vault.duplicates import ComparableText, DuplicateMatch
 from lukasa.vault.lexical_search import VaultHit, search_lexically
 from lukasa.vault.memory import VaultMemory, encode_version, parse_memory, parse_versions, proposal_from_record
 from lukasa.vault.promotion import check_promotion, corroboration_draft, corroboration_drafts
+from lukasa.vault.refusals import RefusalCounter
 from lukasa.vault.review import (
     DeletionSuggestion,
     SimilarMemoryPair,
@@ -902,7 +903,8 @@ class Vault(CallerService):
         self._refusals.flush()
 
     def _count_refusal(self, outcome: Outcome) -> Outcome:
-        self._refusals.count(outcome)
+        if isinstance(outcome, Refused):
+            self._refusals.count(outcome.code)
         return outcome
 
     def _find_memory(self, reader: Reader, id: str, scope: str | None) -> Record | None:

@@ -269,8 +269,8 @@ def describe_findings(findings: Iterable[PiiFinding]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def find_pii_once(texts: Iterable[str], *, strict: bool = False) -> list[PiiFinding]:
-    """Find personal data and secrets in the texts that were not scanned before; published examples too if ``strict``.
+def find_pii_once(texts: Iterable[str]) -> list[PiiFinding]:
+    """Find personal data, secrets and published examples of them in the texts that were not scanned before.
 
     A text without findings is remembered, a long one by its hash, so that a service can scan a record before it takes the write lock
     and the gate does not scan it again inside.
@@ -282,7 +282,7 @@ def find_pii_once(texts: Iterable[str], *, strict: bool = False) -> list[PiiFind
         if name in _clean_texts:
             continue
         found = find_pii(text, strict=True)
-        findings += found if strict or not found else find_pii(text)
+        findings += found
         if not found:
             if len(_clean_texts) >= _MAX_REMEMBERED:
                 _clean_texts.clear()
@@ -305,36 +305,25 @@ def draft_texts(draft: Draft) -> list[str]:
     return texts
 
 
-def check_pii(draft: Draft) -> Refused | None:
-    """Refuse a draft that holds anything personal or secret, or a published example of it.
+def apply_pii_handling(draft: Draft, handling: Literal["allow", "redact", "block"]) -> Draft | Refused:
+    """Return the draft that may be kept: itself, or with each finding replaced by its class; or refuse one with findings.
 
-    The refusal names the classes, never the values.
+    A published example is refused too. The refusal names the classes, never the values.
     """
-    findings = find_pii_once(draft_texts(draft), strict=True)
-    if not findings:
-        return None
+    if handling == "redact":
+        return draft._replace(
+            text=redact_text(draft.text),
+            body=_redact_value(draft.body) if draft.body else draft.body,
+            labels=tuple(redact_text(label) for label in draft.labels),
+        )
+    if handling == "allow" or not (findings := find_pii_once(draft_texts(draft))):
+        return draft
     return Refused(
         "pii",
         f"This holds what looks like {describe_findings(findings)}, which records of kind {draft.kind!r} do not keep. "
         "Leave it out, and say where it can be found instead.",
         {"classes": sorted({finding.pii_class for finding in findings})},
     )
-
-
-def redact_draft(draft: Draft) -> Draft:
-    """Replace every finding in the text, the body and the labels of a draft by its class."""
-    return draft._replace(
-        text=redact_text(draft.text),
-        body=_redact_value(draft.body) if draft.body else draft.body,
-        labels=tuple(redact_text(label) for label in draft.labels),
-    )
-
-
-def apply_pii_handling(draft: Draft, handling: Literal["allow", "redact", "block"]) -> Draft | Refused:
-    """Scan a draft once and return the draft that may be kept, or its refusal."""
-    if handling == "block" and (refused := check_pii(draft)) is not None:
-        return refused
-    return redact_draft(draft) if handling == "redact" else draft
 
 
 def _redact_value(value: Any) -> Any:

@@ -223,7 +223,7 @@ def apply_pii_policy(text: str, kind: str, settings: VaultSettings, metadata: Se
         return text
     if handling == "redact":
         return redact_text(text)
-    if not (found := find_pii_once((text, *metadata), strict=True)):
+    if not (found := find_pii_once((text, *metadata))):
         return text
     return Refused(
         "pii",

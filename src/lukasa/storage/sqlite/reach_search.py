@@ -49,9 +49,17 @@ def score_within_reach(
         phrase: _list_texts(database, table, phrase, conditions) for phrase in dict.fromkeys((*any_of, *together))
     }
     sizes, accepted = _read_sizes(database, table, {seq for held in counts.values() for seq in held}, conditions)
-    _add_unindexed(
-        database, UnindexedTexts((seq, "", text) for seq, text in unindexed), conditions, counts, sizes, accepted
-    )
+    new = set[int]()
+    for seq, tokens in UnindexedTexts((seq, "", text) for seq, text in unindexed).tokens.items():
+        for phrase, held in counts.items():
+            if count := phrase.count_in(tokens):
+                held[seq] = count
+                sizes[seq] = len(tokens)
+                new.add(seq)
+    if new:
+        statement = SQL["wanted_positions"].format(conditions=conditions.others)
+        values = (encode_text(sorted(new)), *conditions.other_values)
+        accepted.update(seq for (seq,) in database.execute(statement, values))
     if not accepted:
         return {}
     average = sum(sizes.values()) / len(sizes) or 1.0
@@ -105,25 +113,3 @@ def _read_sizes(
 
 def _count_phrase(text: apsw.FTS5ExtensionApi, *_: object) -> int:
     return len(text.phrase_column_offsets(0, 0))
-
-
-def _add_unindexed(
-    database: apsw.Connection,
-    texts: UnindexedTexts,
-    conditions: ReachConditions,
-    counts: dict[IndexPhrase, dict[int, int]],
-    sizes: dict[int, int],
-    accepted: set[int],
-) -> None:
-    """Add the texts that the index does not have yet to what was found."""
-    found = set[int]()
-    for seq, tokens in texts.tokens.items():
-        for phrase, held in counts.items():
-            if count := phrase.count_in(tokens):
-                held[seq] = count
-                sizes[seq] = len(tokens)
-                found.add(seq)
-    if found:
-        statement = SQL["wanted_positions"].format(conditions=conditions.others)
-        values = (encode_text(sorted(found)), *conditions.other_values)
-        accepted.update(seq for (seq,) in database.execute(statement, values))

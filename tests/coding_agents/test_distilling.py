@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from lukasa.agents.failures import command_head, find_failures
 from lukasa.agents.keep import keep_session
 from lukasa.experience.lessons import LessonDraft
 from lukasa.transfer.layouts.agent_transcripts import parse_transcript
+from support.json_endpoint import JsonEndpoint, serve_endpoint
 
 
 @pytest.mark.requirement("AGT-2")
@@ -162,3 +164,30 @@ def test_tool_output_is_readable_in_its_conversation_and_found_nowhere_else(line
         assert not memory.context.facts("s1")
         memory.context.compact("s1", keep=0)
         assert "pelican" not in memory.context.load("s1").long_term_summary
+
+
+@pytest.mark.requirement("AGT-2")
+def test_a_models_learnings_take_the_place_of_sentences_and_are_checked(
+    lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines.ask("Why does the import fail?")
+    lines.say("The importer in `load_rows` must never open a second cursor, because `psycopg` closes the first one.")
+    answer = [
+        "`load_rows` must use one cursor only, since psycopg closes the first when a second one is opened.",
+        "Zebras graze quietly under violet thunderclouds every morning.",
+        {"not": "a sentence"},
+    ]
+
+    class Model(JsonEndpoint):
+        def answer(self, request: dict[str, Any]) -> Any:
+            assert "load_rows" in request["messages"][1]["content"]
+            return {"choices": [{"message": {"content": f"```json\n{json.dumps(answer)}\n```"}}]}
+
+    with serve_endpoint(Model) as url:
+        monkeypatch.setenv("LUKASA_LLM", f"{url.removeprefix('http:')}#recorded")
+        with lukasa.open("memory:", agent="ada", embedder="hash") as memory:
+            keep_session(memory, "s1", parse_transcript(lines.lines), "", "", is_ended=True)
+            assert [lesson.text for lesson in memory.lessons.list()] == [answer[0]]
+    with lukasa.open("memory:", agent="ada", embedder="hash") as memory:  # nobody answers any more
+        keep_session(memory, "s1", parse_transcript(lines.lines), "", "", is_ended=True)
+        assert [lesson.text[:12] for lesson in memory.lessons.list()] == ["The importer"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -191,3 +192,28 @@ def test_a_models_learnings_take_the_place_of_sentences_and_are_checked(
     with lukasa.open("memory:", agent="ada", embedder="hash") as memory:  # nobody answers any more
         keep_session(memory, "s1", parse_transcript(lines.lines), "", "", is_ended=True)
         assert [lesson.text[:12] for lesson in memory.lessons.list()] == ["The importer"]
+
+
+@pytest.mark.requirement("AGT-4")
+def test_continuity_says_what_was_done_last_and_which_lessons_cost_time(new_lines: Any, tmp_path: Path) -> None:
+    (tmp_path / "CONTINUITY.md").write_text("# Our page\n")
+    with lukasa.open("memory:", agent="ada", embedder="hash") as memory:
+        for session in ("s1", "s2"):
+            lines = new_lines("main")
+            lines.ask("5")
+            lines.ask("Make the gateway client retry once")
+            lines.call(
+                "Edit",
+                "String to replace not found in file.",
+                is_error=True,
+                file_path="/s/a.tsx",
+                old_string="  return basket;",
+            )
+            lines.call("Edit", file_path="/s/a.tsx", old_string="\treturn basket;", new_string="x")
+            lines.say("The gateway client retries once now, because the gateway drops its first call.")
+            keep_session(memory, session, parse_transcript(lines.lines), str(tmp_path), "", is_ended=True)
+    page = (tmp_path / "CONTINUITY.md").read_text()
+    assert page.startswith("# Our page\n")
+    assert "## Current Goal\nMake the gateway client retry once" in page
+    assert "Done: The gateway client retries once now" in page
+    assert "`.tsx` files are indented with tabs" in page

@@ -30,8 +30,10 @@ from lukasa.memory import Memory
 from lukasa.models.llm import LanguageModel
 from lukasa.own_stores import is_noted
 from lukasa.storage.engine import Query
-from lukasa.transfer.layouts.agent_transcripts import Transcript, TranscriptTurn
+from lukasa.transfer.layouts.agent_transcripts import OWN_TOOL_PREFIX, Transcript, TranscriptTurn
 
+REMEMBERING_TOOLS = frozenset({f"{OWN_TOOL_PREFIX}remember", f"{OWN_TOOL_PREFIX}record_episode"})
+"""The tools with which an agent writes notes of its own."""
 _CHUNK_SIZE = 100
 _MAX_STEPS, _MAX_ERRORS, _MAX_LESSONS = 500, 50, 8
 
@@ -121,8 +123,9 @@ def keep_lessons(
             is_order = not ORDERS.isdisjoint(failure.command.split())
             key = "" if is_order else failure.signature  # a commit fails for several reasons
             drafts.append(LessonDraft(failure.remedy, "remedy", (), failure.command, key))
-    proposed = [] if model is None else propose_learnings(transcript, model)
-    learnings = [*find_wishes(transcript), *find_places(transcript), *(proposed or find_learnings(transcript))]
+    learnings = [*find_wishes(transcript), *find_places(transcript)]
+    if REMEMBERING_TOOLS.isdisjoint(call.name for call in transcript.calls):  # else the agent wrote its own notes
+        learnings += (propose_learnings(transcript, model) if model is not None else []) or find_learnings(transcript)
     drafts += [LessonDraft(learning.text, learning.about, learning.files, learning.command) for learning in learnings]
     if drafts:
         memory.lessons.extend(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lukasa.agents.keep import keep_session, keep_turns, project_or_shared
+from lukasa.agents.keep import REMEMBERING_TOOLS, keep_session, keep_turns, project_or_shared
 from lukasa.agents.speak import Block, Shown, Speaker, read_head
 from lukasa.config import held_out_share, read_profile
 from lukasa.core.canonical_json import decode, encode
@@ -21,7 +21,7 @@ from lukasa.experience.gain import injection_draft
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.journal.gate import PiiHandling
 from lukasa.memory import Memory
-from lukasa.transfer.layouts.agent_transcripts import OWN_TOOL_PREFIX, read_branch, read_transcript
+from lukasa.transfer.layouts.agent_transcripts import read_branch, read_transcript
 from lukasa.vault import VaultSettings
 
 RESUME_TOKENS = 2_000
@@ -32,7 +32,6 @@ _MAX_JOBS = 2
 _CATCH_UP_SECONDS = 30.0
 """Seconds after an event for the vectors of what it stored, so that no prompt computes them."""
 _MIN_CALLS_OF_WORK = 8
-_REMEMBERING_TOOLS = frozenset({f"{OWN_TOOL_PREFIX}remember", f"{OWN_TOOL_PREFIX}record_episode"})
 _LEFT_AFTER_SECONDS = 600
 """Seconds after its last line that a session counts as left when another one starts."""
 REMEMBER_REQUEST = (
@@ -120,7 +119,7 @@ class HookHandlers:
         transcript = read_transcript(path)
         names = {call.name for call in transcript.calls}
         has_worked = len(transcript.calls) >= _MIN_CALLS_OF_WORK and transcript.files and transcript.is_finished
-        if not has_worked or names & _REMEMBERING_TOOLS or REMEMBER_REQUEST in path.read_text("utf-8", "replace"):
+        if not has_worked or names & REMEMBERING_TOOLS or REMEMBER_REQUEST in path.read_text("utf-8", "replace"):
             return HookAnswer(b"")
         shown.was_asked = True
         return HookAnswer(encode({"decision": "block", "reason": REMEMBER_REQUEST}))

@@ -192,7 +192,7 @@ def test_blocks_keep_their_budgets_and_long_prompts_are_asked_by_their_names(age
         "# Plan: gateway client retry\n\n"
         + "The `GATEWAY_TIMEOUT` of the gateway client in `client.py` drops the first call. " * 400
     )
-    assert len(build_query(long)) <= 600
+    assert len(build_query(long)) <= 400
     assert "GATEWAY_TIMEOUT" in build_query(long)
     assert count(agent.ask("user-prompt-submit", "t2", prompt=long)) <= START_TOKENS + PROMPT_TOKENS
 

@@ -101,7 +101,7 @@ class Lessons(CallerService):
             text: The lesson, in one sentence.
             about: What it is: a convention, a decision, a remedy, a preference, a place, or a note.
             files: The files that it is about.
-            command: The command that it is about, such as ``git commit``.
+            command: The shell command that it is about, by its first words.
             session: The session that it was drawn from; each session counts once.
             scope: The scope to write to.
 

@@ -66,6 +66,9 @@ class Shown:
     task: str = ""
     """The task of the last subagent that was called."""
     has_started: bool = False
+    """Whether the session was told where things stand."""
+    is_held_out: bool = False
+    """Whether the session is shown no notes, so that it can be compared with others."""
     was_asked: bool = False
     """Whether the agent was asked to remember something."""
 
@@ -88,7 +91,6 @@ class Speaker:
 
     def at_start(self, memory: Memory, folder: str, branch: str, session: str, shown: Shown) -> Block:
         """Say where things stand on a branch, and the lessons that cost several sessions time."""
-        shown.has_started = True
         shown.guide_lines = read_guides(Path(folder)) if folder else ()
         lines: list[tuple[Record, str]] = []
         if (last := self._last_episode(memory, branch, session)) is not None:
@@ -199,7 +201,8 @@ class Speaker:
         if not taken:
             return Block()
         count = "1 note" if len(taken) == 1 else f"{len(taken)} notes"
-        return Block("\n".join([_HEADER.format(count=count), *taken]), tuple(keys), spent)
+        text = "" if shown.is_held_out else "\n".join([_HEADER.format(count=count), *taken])
+        return Block(text, tuple(keys), spent)
 
 
 def describe(memory: Memory, record: Record, asked: frozenset[str]) -> str:

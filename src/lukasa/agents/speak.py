@@ -168,7 +168,7 @@ class Speaker:
                 lesson
                 for lesson in memory.lessons.list()
                 if (suffix and lesson.failure.startswith(f"{tool}: ") and lesson.failure.endswith(f" in {suffix}"))
-                or file in lesson.files
+                or _short_path(file) in map(_short_path, lesson.files)
             ]
         else:
             return Block()
@@ -326,6 +326,11 @@ def read_head(folder: Path) -> str:
             continue
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else ""
     return ""
+
+
+def _short_path(file: str) -> PurePosixPath:
+    """Return a file with its folder, the same in every checkout."""
+    return PurePosixPath(*PurePosixPath(file).parts[-2:])
 
 
 def _is_said_by(text: str, lines: Collection[frozenset[str]]) -> bool:

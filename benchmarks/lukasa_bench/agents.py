@@ -23,7 +23,7 @@ from lukasa.models.token_counter import open_token_counter
 from lukasa.transfer.layouts.agent_transcripts import read_transcript
 from lukasa_bench.store import Progress
 
-_NOTE = re.compile(r"^• (.*) \(\S+, [^()]*\)$", re.MULTILINE)
+_NOTE = re.compile(r"^• (.*) \([\w-]+(?:, [^()]*)?\)$", re.MULTILINE)
 _KEYWORDS, _KEYWORDS_OF_LONG, _LONG = 2, 3, 600
 """The keywords that a note must carry to count, more in a note of more characters."""
 _NUMBERED = re.compile(r"^\d+[_-]")

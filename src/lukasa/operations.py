@@ -237,7 +237,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("lessons.add", "writes", "POST /v1/lessons", "lesson add", sentence="Stored {id}.", help="Add a lesson in one sentence. A lesson that is known is counted.",
               example='lesson add "Run `make lint` before a commit." --about convention --command "git commit"'),
     Operation("lessons.of_session", "reads", "GET /v1/sessions/{session}/lessons", answer="lessons"),
-    Operation("lessons.delete", "deletes", "DELETE /v1/lessons/{id}", "lesson delete", sentence="Deleted {given[id]}.", example="lesson delete a84fa7436603"),
+    Operation("lessons.delete", "deletes", "DELETE /v1/lessons/{id}", "lesson delete", sentence="Deleted {given[id]}.", example="lesson delete a84fa743"),
     # Handoffs, ledgers, metrics
     Operation("handoffs.inbox", "reads", "GET /v1/handoffs", "handoff inbox", answer="handoffs", columns="id, from=from_agent, to=to_agent, status, handed over=timestamp, what was done=what_was_done", sentence="The inbox is empty.",
               help="List the handoffs that wait for an agent, the oldest first.", example="handoff inbox --agent qa-001"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from lukasa.agents.failures import command_head, find_failures
 from lukasa.agents.keep import keep_session
 from lukasa.experience.lessons import LessonDraft
 from lukasa.transfer.layouts.agent_transcripts import parse_transcript
+from support.json_endpoint import JsonEndpoint, serve_endpoint
 
 
 @pytest.mark.requirement("AGT-2")
@@ -162,3 +165,55 @@ def test_tool_output_is_readable_in_its_conversation_and_found_nowhere_else(line
         assert not memory.context.facts("s1")
         memory.context.compact("s1", keep=0)
         assert "pelican" not in memory.context.load("s1").long_term_summary
+
+
+@pytest.mark.requirement("AGT-2")
+def test_a_models_learnings_take_the_place_of_sentences_and_are_checked(
+    lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines.ask("Why does the import fail?")
+    lines.say("The importer in `load_rows` must never open a second cursor, because `psycopg` closes the first one.")
+    answer = [
+        "`load_rows` must use one cursor only, since psycopg closes the first when a second one is opened.",
+        "Zebras graze quietly under violet thunderclouds every morning.",
+        {"not": "a sentence"},
+    ]
+
+    class Model(JsonEndpoint):
+        def answer(self, request: dict[str, Any]) -> Any:
+            assert "load_rows" in request["messages"][1]["content"]
+            return {"choices": [{"message": {"content": f"```json\n{json.dumps(answer)}\n```"}}]}
+
+    with serve_endpoint(Model) as url:
+        monkeypatch.setenv("LUKASA_LLM", f"{url.removeprefix('http:')}#recorded")
+        with lukasa.open("memory:", agent="ada", embedder="hash") as memory:
+            keep_session(memory, "s1", parse_transcript(lines.lines), "", "", is_ended=True)
+            assert [lesson.text for lesson in memory.lessons.list()] == [answer[0]]
+    with lukasa.open("memory:", agent="ada", embedder="hash") as memory:  # nobody answers any more
+        keep_session(memory, "s1", parse_transcript(lines.lines), "", "", is_ended=True)
+        assert [lesson.text[:12] for lesson in memory.lessons.list()] == ["The importer"]
+
+
+@pytest.mark.requirement("AGT-4")
+def test_continuity_says_what_was_done_last_and_which_lessons_cost_time(new_lines: Any, tmp_path: Path) -> None:
+    (tmp_path / "CONTINUITY.md").write_text("# Our page\n")
+    with lukasa.open("memory:", agent="ada", embedder="hash") as memory:
+        for session in ("s1", "s2"):
+            lines = new_lines("main")
+            lines.ask("5")
+            lines.ask("Make the gateway client retry once")
+            lines.call(
+                "Edit",
+                "String to replace not found in file.",
+                is_error=True,
+                file_path="/s/a.tsx",
+                old_string="  return basket;",
+            )
+            lines.call("Edit", file_path="/s/a.tsx", old_string="\treturn basket;", new_string="x")
+            lines.say("The gateway client retries once now, because the gateway drops its first call.")
+            keep_session(memory, session, parse_transcript(lines.lines), str(tmp_path), "", is_ended=True)
+    page = (tmp_path / "CONTINUITY.md").read_text()
+    assert page.startswith("# Our page\n")
+    assert "## Current Goal\nMake the gateway client retry once" in page
+    assert "Done: The gateway client retries once now" in page
+    assert "`.tsx` files are indented with tabs" in page

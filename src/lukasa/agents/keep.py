@@ -9,9 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lukasa.agents.distil import THING_NAME, SessionOutcome, describe_outcome, find_learnings, find_places, find_wishes
+from lukasa.agents.distil import (
+    THING_NAME,
+    SessionOutcome,
+    describe_outcome,
+    find_learnings,
+    find_places,
+    find_wishes,
+    propose_learnings,
+)
 from lukasa.agents.failures import ORDERS, find_failures
-from lukasa.config import find_nearest_store
+from lukasa.config import find_nearest_store, open_configured_model
 from lukasa.core.outcome import Refused
 from lukasa.core.record import Key, draft_from
 from lukasa.core.scope import SHARED
@@ -19,10 +27,13 @@ from lukasa.experience.episodes import EPISODE
 from lukasa.experience.gain import INJECTION
 from lukasa.experience.lessons import LessonDraft
 from lukasa.memory import Memory
+from lukasa.models.llm import LanguageModel
 from lukasa.own_stores import is_noted
 from lukasa.storage.engine import Query
-from lukasa.transfer.layouts.agent_transcripts import Transcript, TranscriptTurn
+from lukasa.transfer.layouts.agent_transcripts import OWN_TOOL_PREFIX, Transcript, TranscriptTurn
 
+REMEMBERING_TOOLS = frozenset({f"{OWN_TOOL_PREFIX}remember", f"{OWN_TOOL_PREFIX}record_episode"})
+"""The tools with which an agent writes notes of its own."""
 _CHUNK_SIZE = 100
 _MAX_STEPS, _MAX_ERRORS, _MAX_LESSONS = 500, 50, 8
 
@@ -42,7 +53,7 @@ def keep_session(
     outcome = describe_outcome(transcript)
     episode = keep_episode(memory, session, transcript, outcome, is_ended=is_ended)
     if is_ended:
-        keep_lessons(memory, session, transcript, episode)
+        keep_lessons(memory, session, transcript, episode, open_configured_model())
         mark_used_notes(memory, session, transcript)
     keep_ledger(memory, session, transcript, folder, path, is_ended=is_ended)
     keep_continuity(memory, folder, outcome.asked)
@@ -102,7 +113,9 @@ def keep_episode(
     return records[0].key if records else Key(scope, EPISODE, known[-1].id)
 
 
-def keep_lessons(memory: Memory, session: str, transcript: Transcript, episode: Key) -> None:
+def keep_lessons(
+    memory: Memory, session: str, transcript: Transcript, episode: Key, model: LanguageModel | None
+) -> None:
     """Add what a session learned: remedies of failures, a person's wishes, sentences of the final answers."""
     drafts = []
     for failure in find_failures(transcript.calls):
@@ -110,7 +123,9 @@ def keep_lessons(memory: Memory, session: str, transcript: Transcript, episode: 
             is_order = not ORDERS.isdisjoint(failure.command.split())
             key = "" if is_order else failure.signature  # a commit fails for several reasons
             drafts.append(LessonDraft(failure.remedy, "remedy", (), failure.command, key))
-    learnings = [*find_wishes(transcript), *find_places(transcript), *find_learnings(transcript)]
+    learnings = [*find_wishes(transcript), *find_places(transcript)]
+    if REMEMBERING_TOOLS.isdisjoint(call.name for call in transcript.calls):  # else the agent wrote its own notes
+        learnings += (propose_learnings(transcript, model) if model is not None else []) or find_learnings(transcript)
     drafts += [LessonDraft(learning.text, learning.about, learning.files, learning.command) for learning in learnings]
     if drafts:
         memory.lessons.extend(

@@ -24,8 +24,9 @@ from lukasa.core.argument_types import check_arguments
 from lukasa.core.clock import Clock, to_iso
 from lukasa.errors import FormatError
 from lukasa.experience.briefing import BriefingEntry, build_briefing, find_relevant, leave_out_unconfirmed
-from lukasa.experience.episodes import Episodes
+from lukasa.experience.episodes import EPISODE, Episode, Episodes
 from lukasa.experience.ledgers import Ledgers
+from lukasa.experience.lessons import Lessons
 from lukasa.experience.skills import Skills
 from lukasa.journal import CallerService, Journal
 from lukasa.recall.prompt import to_one_line
@@ -41,6 +42,7 @@ _HEADING = re.compile(rb"^(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*\r?$")
 _FENCE = re.compile(rb"^[ \t]{0,3}(```|~~~)")
 _MAX_BYTES = 5_000_000
 _MAX_MISTAKES = 5
+_MAX_EPISODES = 20
 _NO_GOAL_TEXT = "(none is known; say one with `lukasa continuity --goal`)"
 
 
@@ -110,6 +112,14 @@ class Continuity(CallerService):
             state.append(f"- Ledger of {_safe_line(ledger.agent_id)}: {ledger.tasks_completed} tasks completed")
             state += [f"- Current task: {_safe_line(ledger.current_task)}"] if ledger.current_task else []
             state.append(f"- Last checkpoint: {to_iso(ledger.last_checkpoint)}")
+        if (last := _last_outcome(self._journal)) is not None:
+            state.append(
+                f"- Last outcome [{_safe_line(last.id)}]: {_safe_line(' '.join(last.record.text.split())[:600])}"
+            )
+        lessons = [
+            lesson for lesson in Lessons(self._journal, self._clock).list() if lesson.failure and lesson.count > 1
+        ]
+        mistakes += [f"[lesson: {lesson.id}] {_safe_line(lesson.text)}" for lesson in lessons[:_MAX_MISTAKES]]
         sections: dict[str, Sequence[str]] = {
             GOAL: [_safe_line(goal).lstrip("#`~ ") or _NO_GOAL_TEXT],
             STATE: state or ["- Nothing is in progress"],
@@ -130,6 +140,14 @@ class Continuity(CallerService):
             memory.continuity.tip()
         """
         return self._journal.tip()
+
+
+def _last_outcome(journal: Journal) -> Episode | None:
+    """Return the newest finished episode that says what was done."""
+    newest = journal.read(Query(kinds=(EPISODE,), newest_first=True, limit=_MAX_EPISODES))
+    return next(
+        (episode for episode in map(Episode, newest) if episode.context.get("done") and not episode.running), None
+    )
 
 
 def merge_sections(before: bytes, sections: Mapping[str, Sequence[str]]) -> bytes:

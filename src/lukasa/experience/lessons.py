@@ -101,7 +101,7 @@ class Lessons(CallerService):
             text: The lesson, in one sentence.
             about: What it is: a convention, a decision, a remedy, a preference, a place, or a note.
             files: The files that it is about.
-            command: The command that it is about, such as ``git commit``.
+            command: The shell command that it is about, by its first words.
             session: The session that it was drawn from; each session counts once.
             scope: The scope to write to.
 
@@ -175,7 +175,7 @@ class Lessons(CallerService):
             labels.append(f"command={command}"[:200])
         identity = lesson.failure or " ".join(sorted(distinct_words(lesson.text)))
         return Draft(
-            LESSON, text, body, id=known.id if known else hashlib.sha256(identity.encode()).hexdigest()[:12], scope=scope,
+            LESSON, text, body, id=known.id if known else hashlib.sha256(identity.encode()).hexdigest()[:8], scope=scope,
             labels=tuple(dict.fromkeys(labels)), origin="tool", happened_at=self._clock.now(),
             links=() if known is not None else (Link(DERIVED_FROM, source),) if source else (),
         )  # fmt: skip

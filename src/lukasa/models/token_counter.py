@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 
-_CHARACTERS_PER_TOKEN = 4
+_CHARACTERS_PER_TOKEN = 3.1
+"""Code, paths and lists have fewer characters in a token than prose has; an estimate that is too high keeps a budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +25,15 @@ class TokenCounter:
 
 @cache
 def open_token_counter() -> TokenCounter:
-    """Return the best installed counter: ``o200k`` from ``rs-bpe`` (extra ``tokens``), or four characters per token."""
+    """Return the best installed counter: ``o200k`` from ``rs-bpe`` (extra ``tokens``), or an estimate of 3.1 characters per token."""
     try:
         from rs_bpe.bpe import openai  # type: ignore[import-not-found]  # a compiled module without types
     except ImportError:
-        return TokenCounter("characters/4", is_exact=False, count=lambda text: -(-len(text) // _CHARACTERS_PER_TOKEN))
+        return TokenCounter(
+            f"characters/{_CHARACTERS_PER_TOKEN}",
+            is_exact=False,
+            count=lambda text: ceil(len(text) / _CHARACTERS_PER_TOKEN),
+        )
     tokenizer = openai.o200k_base()
 
     def count(text: str) -> int:

@@ -455,7 +455,7 @@ def test_doctor_reports_a_sound_store_as_healthy(run_json, run, store, tmp_path,
     assert answer["healthy"]
     checks = {check["name"]: (check["state"], check["said"]) for check in answer["checks"]}
     assert set(checks) == {
-        "store", "SQLite", "schema", "file mode", "write-ahead log", "log and indexes", "embedder", "quarantine",
+        "store", "SQLite", "schema", "file mode", "write-ahead log", "log and indexes", "embedder", "quarantine", "hooks",
     }  # fmt: skip
     assert {state for state, _ in checks.values()} == {"fine"}
     assert str(store) in checks["store"][1]

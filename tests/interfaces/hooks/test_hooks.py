@@ -100,18 +100,61 @@ def test_a_queued_event_is_processed_once_by_the_next_daemon(project):
 def test_a_killed_daemon_is_replaced(project):
     project.remember("We deploy to Hetzner on Fridays.")
     project.wait_for_context("session-start", source="startup")
-    for line in subprocess.run(
-        ["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True
-    ).stdout.splitlines():
-        pid, _, arguments = line.strip().partition(" ")
-        environment = Path(f"/proc/{pid}/environ")
-        is_daemon = "lukasa.interfaces.hooks.daemon" in arguments and environment.exists()
-        if is_daemon and str(project.hooks).encode() in environment.read_bytes():
-            os.kill(int(pid), signal.SIGKILL)
+    kill_daemons(project)
     assert "Fridays" in project.wait_for_context("session-start", source="startup")
 
 
-@pytest.mark.parametrize("event", ["session-start", "user-prompt-submit", "pre-compact", "stop", "session-end"])
+def kill_daemons(project):
+    """Kill the daemons of a project with signal 9."""
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    for line in listed.splitlines():
+        pid, _, arguments = line.strip().partition(" ")
+        environment = Path(f"/proc/{pid}/environ")
+        try:
+            is_daemon = (
+                "lukasa.interfaces.hooks.daemon" in arguments
+                and str(project.hooks).encode() in environment.read_bytes()
+            )
+        except OSError:
+            continue  # it has ended
+        if is_daemon:
+            os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.mark.requirement("AGT-7")
+def test_a_daemon_that_is_killed_at_any_moment_loses_no_turn(project):
+    messages = [
+        *MESSAGES,
+        *[("user" if number % 2 else "assistant", f"Sentence {number} of the heron.") for number in range(300)],
+    ]
+    path = project.write_transcript(*messages)
+    for pause in (0.0, 0.3, 0.6, 0.9, 1.2, 1.8):
+        project.run_hook("subagent-stop", transcript_path=path)
+        time.sleep(pause)
+        kill_daemons(project)
+        for marker in project.hooks.glob("*.starting"):
+            marker.unlink()
+    project.run_hook("session-end", transcript_path=path)
+    assert project.wait_for(lambda: not project.queued_events())
+    with project.open() as memory:
+        turns = [turn.content for turn in memory.context.transcript("s1")]
+        assert len(turns) == len(messages)
+        assert len(memory.episodes.list(task_id="s1")) == 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "session-start",
+        "user-prompt-submit",
+        "pre-tool-use",
+        "subagent-start",
+        "pre-compact",
+        "stop",
+        "subagent-stop",
+        "session-end",
+    ],
+)
 @pytest.mark.parametrize(
     "data",
     [

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lukasa.agents.keep import keep_session, keep_turns, project_or_shared
+from lukasa.agents.keep import REMEMBERING_TOOLS, keep_session, keep_turns, project_or_shared
 from lukasa.agents.speak import Block, Shown, Speaker, read_head
 from lukasa.config import held_out_share, read_profile
 from lukasa.core.canonical_json import decode, encode
@@ -21,7 +21,7 @@ from lukasa.experience.gain import injection_draft
 from lukasa.interfaces.stores import Caller, CallerStores
 from lukasa.journal.gate import PiiHandling
 from lukasa.memory import Memory
-from lukasa.transfer.layouts.agent_transcripts import OWN_TOOL_PREFIX, read_branch, read_transcript
+from lukasa.transfer.layouts.agent_transcripts import read_branch, read_transcript
 from lukasa.vault import VaultSettings
 
 RESUME_TOKENS = 2_000
@@ -32,7 +32,6 @@ _MAX_JOBS = 2
 _CATCH_UP_SECONDS = 30.0
 """Seconds after an event for the vectors of what it stored, so that no prompt computes them."""
 _MIN_CALLS_OF_WORK = 8
-_REMEMBERING_TOOLS = frozenset({f"{OWN_TOOL_PREFIX}remember", f"{OWN_TOOL_PREFIX}record_episode"})
 _LEFT_AFTER_SECONDS = 600
 """Seconds after its last line that a session counts as left when another one starts."""
 REMEMBER_REQUEST = (
@@ -90,25 +89,23 @@ class HookHandlers:
         try:
             memory = self._stores.for_request(None)
             block = build_block(memory, fields, shown)
-            is_held_out = bool(block.keys) and is_in_share(session, held_out_share())
         except LukasaError as error:
             self._stores.close_if_broken(error)
             if event != "session-start" or isinstance(error, StoreBusy | NotAllowed):
                 raise
             said = f"Lukasa: the memory cannot be used ({error}) Run `lukasa doctor`."
             return HookAnswer(_encode_context(name, " ".join(said.split())[:400]))
-        if not block.text:
-            return HookAnswer(b"")
 
         def note_delivery() -> None:
+            shown.has_started = shown.has_started or event in ("session-start", "user-prompt-submit")
             shown.keys.update(block.keys)
             if block.keys:
-                draft = injection_draft(
-                    event, session, block.keys, block.tokens, scope=project_or_shared(memory), is_held_out=is_held_out
+                scope, is_held_out = project_or_shared(memory), shown.is_held_out
+                memory.journal.append(
+                    injection_draft(event, session, block.keys, block.tokens, scope=scope, is_held_out=is_held_out)
                 )
-                memory.journal.append(draft)
 
-        return HookAnswer(b"" if is_held_out else _encode_context(name, block.text), note_delivery)
+        return HookAnswer(_encode_context(name, block.text) if block.text else b"", note_delivery)
 
     def ask_to_remember(self, payload: bytes) -> HookAnswer:
         """Ask the agent once, when it stops after real work and remembered nothing, to note what a later session needs."""
@@ -120,7 +117,7 @@ class HookHandlers:
         transcript = read_transcript(path)
         names = {call.name for call in transcript.calls}
         has_worked = len(transcript.calls) >= _MIN_CALLS_OF_WORK and transcript.files and transcript.is_finished
-        if not has_worked or names & _REMEMBERING_TOOLS or REMEMBER_REQUEST in path.read_text("utf-8", "replace"):
+        if not has_worked or names & REMEMBERING_TOOLS or REMEMBER_REQUEST in path.read_text("utf-8", "replace"):
             return HookAnswer(b"")
         shown.was_asked = True
         return HookAnswer(encode({"decision": "block", "reason": REMEMBER_REQUEST}))
@@ -162,11 +159,14 @@ class HookHandlers:
         return self._speaker.at_tool(memory, _text_field(fields, "tool_name"), given, session, shown)
 
     def _at_subagent(self, memory: Memory, fields: Mapping[str, Any], shown: Shown) -> Block:
-        return self._speaker.at_prompt(memory, shown.task, _text_field(fields, "session_id"), Shown(has_started=True))
+        new = Shown(guide_lines=shown.guide_lines, is_held_out=shown.is_held_out)  # a subagent has read nothing yet
+        return self._speaker.at_prompt(memory, shown.task, _text_field(fields, "session_id"), new)
 
     def _shown_to(self, session: str) -> Shown:
         with self._lock:
-            shown = self._shown.setdefault(session, Shown())
+            if session not in self._shown:
+                self._shown[session] = Shown(is_held_out=is_in_share(session, held_out_share()))
+            shown = self._shown[session]
             self._shown.move_to_end(session)
             if len(self._shown) > _MAX_SESSIONS:
                 self._shown.popitem(last=False)
@@ -175,6 +175,10 @@ class HookHandlers:
     def process_event(self, event: str, payload: bytes) -> None:
         """Keep what a transcript says of a session. Repeating an event changes nothing."""
         fields = _parse_payload(payload)
+        path = _text_field(fields, "transcript_path")
+        is_kept = bool(_text_field(fields, "session_id")) and bool(path) and Path(path).is_file()
+        if (event == "session-left" and not self._stores.store_exists()) or (event != "session-left" and not is_kept):
+            return
         try:
             memory = self._stores.for_request(None)
             if event == "session-left":
@@ -188,8 +192,6 @@ class HookHandlers:
 
     def _keep(self, memory: Memory, fields: Mapping[str, Any], event: str) -> None:
         session, path = _text_field(fields, "session_id"), _text_field(fields, "transcript_path")
-        if not session or not path or not Path(path).is_file():
-            return
         transcript = read_transcript(Path(path))
         if event in ("pre-compact", "subagent-stop"):
             keep_turns(memory, session, transcript.turns)

@@ -93,7 +93,7 @@ def watch_upkeep(open_memory: Callable[[], Memory], *, quiet: float = QUIET_SECO
         while not stop.wait(pause):
             try:
                 watch.check(open_memory())
-            except (*TRANSIENT_ERRORS, StoreClosed) as error:
+            except (*TRANSIENT_ERRORS, StoreClosed, OSError) as error:
                 _log.info("no upkeep for now: %s", type(error).__name__)
             except LukasaError as error:
                 _log.warning("This worker defers no upkeep: %s", type(error).__name__)

@@ -28,7 +28,7 @@ class IdleUpkeep:
         self._stores = stores
         self._events: SimpleQueue[Memory | bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._is_deferred = False
+        self._looks_back, self._has_jobs = True, False
 
     def __enter__(self) -> Self:
         if is_upkeep_on():
@@ -54,40 +54,38 @@ class IdleUpkeep:
 
     def _work(self) -> None:
         seconds: float | None = None
-        looks_back = True
         while True:
+            event: Memory | bool | None
             try:
                 event = self._events.get(timeout=seconds)
-                if event is False:
-                    return
-                seconds = self.idle_seconds
-                if isinstance(event, Memory):
-                    self._defer(event)
             except Empty:
-                seconds = None
-                self._run_jobs(looks_back=looks_back)
-                looks_back = False
+                event = None
+            if event is False:
+                return
+            seconds = None if event is None else self.idle_seconds
+            try:
+                if event is None:
+                    self._run_jobs()
+                elif isinstance(event, Memory):
+                    self._defer(event)
+            except (LukasaError, OSError) as error:  # on PostgreSQL a worker of the owner runs the jobs of an agent
+                self._stores.close_if_broken(error)
+                _log.info("no upkeep for now: %s", type(error).__name__)
 
     def _defer(self, memory: Memory) -> None:
-        # Imported when it is needed: a client waits for this server to start.
-        from lukasa.interfaces.upkeep import defer_upkeep
+        from lukasa.interfaces.upkeep import defer_upkeep  # only now: a client waits for the server to start
 
-        self._is_deferred = True
-        try:
-            defer_upkeep(memory)
-        except LukasaError as error:
-            _log.info("no upkeep was deferred: %s", type(error).__name__)
+        self._has_jobs = True
+        defer_upkeep(memory)
 
-    def _run_jobs(self, *, looks_back: bool) -> None:
+    def _run_jobs(self) -> None:
         from lukasa.interfaces.upkeep import find_new_task, run_upkeep
 
-        try:
-            memory = self._stores.for_request(None)
-            if looks_back and find_new_task(memory) is not None:
+        memory = self._stores.for_request(None)
+        if self._looks_back:
+            self._looks_back = False
+            if find_new_task(memory) is not None:
                 self._defer(memory)
-            if self._is_deferred:
-                run_upkeep(memory)
-                self._is_deferred = False
-        except LukasaError as error:  # on PostgreSQL a worker of the owner runs the jobs of an agent
-            self._stores.close_if_broken(error)
-            _log.info("no upkeep was run: %s", type(error).__name__)
+        if self._has_jobs:
+            run_upkeep(memory)
+            self._has_jobs = False

@@ -34,6 +34,7 @@ RERANKER_KEY_VARIABLE = "LUKASA_RERANKER_KEY"
 EMBEDDER_FAILURE_VARIABLE = "LUKASA_EMBEDDER_FAILURE"
 HOLDOUT_VARIABLE = "LUKASA_HOLDOUT"
 RECALL_DEADLINE_VARIABLE = "LUKASA_RECALL_DEADLINE"
+UPKEEP_VARIABLE = "LUKASA_UPKEEP"
 HUB_VARIABLE = "LUKASA_HUB"
 HUB_TOKEN_VARIABLE = "LUKASA_HUB_TOKEN"  # noqa: S105 - the name of a variable
 HERMES_VARIABLE = "HERMES_HOME"
@@ -258,6 +259,11 @@ def held_out_share() -> float:
     raise InvalidInput(
         f"{HOLDOUT_VARIABLE} is a share from 0 to 1, not {text!r:.40}.", hint="Set 0.1 to hold out one in ten."
     )
+
+
+def is_upkeep_on() -> bool:
+    """Return whether consolidation and pruning run by themselves: always, unless ``LUKASA_UPKEEP`` is ``off``."""
+    return os.environ.get(UPKEEP_VARIABLE, "").lower() != "off"
 
 
 def must_embed() -> bool:

@@ -620,6 +620,24 @@ def test_an_error_is_never_joined_with_the_resolution_of_another_episode(memory)
     assert [key.id[-3:] for key in pattern.sources] == ["002", "003", "004"]
 
 
+@pytest.mark.requirement("EXP-2")
+def test_the_source_of_an_antipattern_is_the_episode_that_it_quotes(memory):
+    goal = "Fix the import of prices"
+    told = [("a", "cannot open /srv/a.csv", "Mounted the share first"), ("b", "cannot open /srv/b.csv", "")]
+    told += [(agent, f"Cannot open /srv/{agent}.csv", "Asked Ines for the file") for agent in "cd"]
+    episodes = [solved(goal, "IOError", message, fix, agent=agent) for agent, message, fix in told]
+    ids = [record.id for record in memory.episodes.add(episodes).records]
+    memory.consolidate()
+    (anti,) = memory.knowledge.antipatterns()
+    body = anti.record.body
+    assert (body["source"], body["sources"]) == (ids[2], ids)
+    quoted = present(memory.episodes.get(body["source"])).errors[0]
+    assert body["prevention"] == quoted["resolution"] == "Asked Ines for the file"
+    assert body["what_fails"] == quoted["type"]
+    assert body["why"] == "Cannot open …"  # the capital is the source's; what differs elsewhere is a gap
+    assert "Mounted the share first" in body["preventions"]
+
+
 def test_episodes_that_solved_different_errors_give_no_pattern(memory, make_episode):
     errors = [("Auth", "token expired", "Logged in again"), ("Disk", "no space left", "Deleted old images")]
     memory.episodes.add([solved("Publish the weekly report", *error, agent=error[0]) for error in errors])

@@ -164,15 +164,18 @@ def usable_occurrences(occurrences: Sequence[ErrorOccurrence]) -> list[ErrorOccu
 def draft_antipattern(
     id: str, occurrences: Sequence[ErrorOccurrence], known: Record | None, *, scope: str, label: str
 ) -> Draft | Refused:
-    """Draft an anti-pattern from occurrences of one error: what fails, why, and how to prevent it."""
+    """Draft an anti-pattern from occurrences of one error: what fails, why, and how to prevent it.
+
+    All three are quoted from one episode, which is named as the source.
+    """
     merged, supporting = merge_errors(occurrences)
     authors = len({episode.author for _, episode in supporting})
     confidence = min(1 - 0.4 ** len(occurrences), 1.0 if authors > 1 else MAX_SINGLE_AUTHOR_CONFIDENCE)
     ids = [episode.key.id for _, episode in occurrences]
     document: dict[str, Any] = dict(known.body) if known is not None else {}
     document |= {
-        "what_fails": merged.type, "why": merged.message, "prevention": merged.resolution, "source": ids[0],
-        "sources": ids, "confidence": round(confidence, 3), "voices": authors,
+        "what_fails": merged.type, "why": merged.message, "prevention": merged.resolution,
+        "source": supporting[0][1].key.id, "sources": ids, "confidence": round(confidence, 3), "voices": authors,
     }  # fmt: skip
     fixes = dict.fromkeys(error.resolution for error, _ in occurrences if error.resolution)
     if len(fixes) > 1:

@@ -15,6 +15,7 @@ from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.answers import format_counts
 from lukasa.interfaces.cli.options import Call, flag, option, require_utf8
 from lukasa.interfaces.cli.render import format_count
+from lukasa.interfaces.upkeep import watch_upkeep
 from lukasa.jobs.job import LEASE, REGISTRY
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def worker(
 ) -> None:
     """Run background jobs until interrupted; the current job is finished first.
 
-    Any number of workers may share one store. A second interrupt stops at once; other workers take over the job.
+    New episodes are consolidated and old ones pruned when none ended for ten minutes. Any number of workers may share one store. A second interrupt stops at once; other workers take over the job.
 
     Example: lukasa worker --jobs crew.chores
     """
@@ -44,20 +45,19 @@ def worker(
                 raise
             hint = "Install it, or name its folder in PYTHONPATH."
             raise InvalidInput(f"There is no module {module[:60]!r}.", hint=hint) from error
-    if not REGISTRY and not once:
-        raise InvalidInput("No jobs are registered.", hint="Name the module that registers them: --jobs PACKAGE.MODULE")
     memory = call.existing_memory
     with _stop_on_signal() as stop:
         if once:
             ran = memory.jobs.run_waiting(tell=_print_job_end, lease=lease)
         else:
             render.print_to_stderr(f"Working on {', '.join(sorted(REGISTRY))}. Ctrl-C to stop.")
-            ran = memory.jobs.work(
-                stop,
-                tell=_print_job_end,
-                trouble=lambda error: render.print_to_stderr(f"Waiting for the store: {error}"),
-                lease=lease,
-            )
+            with watch_upkeep(lambda: memory):
+                ran = memory.jobs.work(
+                    stop,
+                    tell=_print_job_end,
+                    trouble=lambda error: render.print_to_stderr(f"Waiting for the store: {error}"),
+                    lease=lease,
+                )
         status = memory.jobs.status()
     counts = [f"{format_count(ran.done, 'job')} done"]
     counts += [f"{count} {word}" for word, count in asdict(ran).items() if count and word != "done"]

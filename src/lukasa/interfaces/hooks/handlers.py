@@ -16,9 +16,9 @@ from lukasa.agents.speak import Block, Shown, Speaker, read_head
 from lukasa.config import held_out_share, read_profile
 from lukasa.core.canonical_json import decode, encode
 from lukasa.errors import InvalidInput, LukasaError, NotAllowed, StoreBusy
-from lukasa.experience.consolidation.jobs import defer_upkeep
 from lukasa.experience.gain import injection_draft
 from lukasa.interfaces.stores import Caller, CallerStores
+from lukasa.interfaces.upkeep import defer_upkeep
 from lukasa.journal.gate import PiiHandling
 from lukasa.memory import Memory
 from lukasa.transfer.layouts.agent_transcripts import read_branch, read_transcript

@@ -19,6 +19,7 @@ from lukasa.errors import LukasaError, NotAllowed, StoreClosed
 from lukasa.interfaces.outcomes import not_found
 from lukasa.interfaces.serialise import to_json
 from lukasa.interfaces.stores import Caller, CallerStores
+from lukasa.interfaces.upkeep import QUIET_SECONDS, watch_upkeep
 from lukasa.jobs import REGISTRY, DeferredJob, TaskRegistry
 from lukasa.jobs.job import TRANSIENT_ERRORS
 from lukasa.memory import Memory
@@ -74,14 +75,18 @@ class ServerJobs:
         return open_file_store(self.url).read(name)
 
     @contextmanager
-    def run_worker(self, stores: CallerStores) -> Iterator[None]:
-        """Run jobs in a thread. At the end a job that is not done soon is left to another worker."""
+    def run_worker(self, stores: CallerStores, *, quiet: float = QUIET_SECONDS) -> Iterator[None]:
+        """Run jobs in a thread, and defer upkeep when no episode ended for ``quiet`` seconds.
+
+        At the end a job that is not done soon is left to another worker.
+        """
         logging.getLogger("procrastinate").setLevel(logging.CRITICAL)  # it logs the arguments and errors of jobs
         stop = threading.Event()
         thread = threading.Thread(target=self._work, args=(stores, stop), name="lukasa-worker", daemon=True)
         thread.start()
         try:
-            yield
+            with watch_upkeep(lambda: stores.for_caller(Caller()), quiet=quiet):
+                yield
         finally:
             stop.set()
             thread.join(_STOP_SECONDS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -19,6 +20,9 @@ from lukasa.interfaces.api_tokens import ApiToken
 from lukasa.interfaces.auth import TOKEN_KEY, TokenAuthMiddleware, TokenSource, problem_response
 from lukasa.interfaces.limits import MAX_BODY_BYTES
 from lukasa.interfaces.outcomes import outcome_of
+
+if TYPE_CHECKING:
+    from lukasa.interfaces.mcp.server import LukasaMcpServer
 
 MCP_PATH = "/mcp"
 MAX_SESSIONS_PER_TOKEN = 100
@@ -81,6 +85,16 @@ def build_routes(server: MCPServer[Any]) -> Starlette:
     return app
 
 
-def build_app(server: MCPServer[Any], token_source: TokenSource, allowed_hosts: Sequence[str]) -> ASGIApp:
-    """Return the ASGI app of an MCP server, behind the token check."""
-    return TokenAuthMiddleware(build_routes(server), token_source, allowed_hosts, reading_paths=frozenset({MCP_PATH}))
+def build_app(server: LukasaMcpServer, token_source: TokenSource, allowed_hosts: Sequence[str]) -> ASGIApp:
+    """Return the ASGI app of an MCP server, behind the token check. It runs the upkeep of the server while it is served."""
+    routes = build_routes(server)
+    serve_sessions = routes.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with serve_sessions(app):
+            with server.upkeep:
+                yield
+
+    routes.router.lifespan_context = lifespan
+    return TokenAuthMiddleware(routes, token_source, allowed_hosts, reading_paths=frozenset({MCP_PATH}))

@@ -23,6 +23,7 @@ from lukasa.core.canonical_json import encode
 from lukasa.errors import InvalidInput, LukasaError
 from lukasa.interfaces.mcp import prompts, resources
 from lukasa.interfaces.mcp.handshake import CORE_INSTRUCTIONS, INSTRUCTIONS
+from lukasa.interfaces.mcp.idle_upkeep import IdleUpkeep
 from lukasa.interfaces.mcp.responses import ToolResponse
 from lukasa.interfaces.mcp.tools import MemoryTools
 from lukasa.interfaces.stores import CURRENT_REQUEST, Caller, CallerStores
@@ -43,6 +44,8 @@ class LukasaMcpServer(MCPServer[Any]):
 
     warm_up: Callable[[], None] | None = None
     """Called in the background when a client first lists the tools."""
+    upkeep: IdleUpkeep
+    """Entered by a transport that serves only this server; ``lukasa serve`` leaves upkeep to its worker."""
 
     async def list_tools(self) -> list[ListedTool]:
         """List the tools. Nothing is loaded before the first list, so that the handshake is fast."""
@@ -56,6 +59,7 @@ class LukasaMcpServer(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool. An unknown tool is a protocol error; invalid arguments are an answer with a reason."""
         _set_current_request(context)
+        self.upkeep.note_call()
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -103,7 +107,8 @@ def build_server(
     ``compat`` adds another server's tools; ``tools`` names one of ``TOOL_SETS``.
     """
     stores = CallerStores(store, caller, timeout=WRITE_TIMEOUT, **options)
-    methods, (names, instructions) = MemoryTools(stores), TOOL_SETS[tools]
+    upkeep = IdleUpkeep(stores)
+    methods, (names, instructions) = MemoryTools(stores, upkeep), TOOL_SETS[tools]
     server = LukasaMcpServer(
         "lukasa",
         title="Lukasa",
@@ -112,6 +117,7 @@ def build_server(
         log_level="WARNING",
         tools=[build_tool(stores, getattr(methods, name), *MemoryTools.ANNOTATIONS[name]) for name in names],
     )
+    server.upkeep = upkeep
     resources.register_resources(server, stores)
     prompts.register_prompts(server, stores)
     if compat:

@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -20,6 +20,9 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jso
 from pydantic import BaseModel, ValidationError
 
 from lukasa.interfaces.mcp.handshake import ClientOpening
+
+if TYPE_CHECKING:
+    from lukasa.interfaces.mcp.server import LukasaMcpServer
 
 _READ_SIZE = 1 << 16
 _DRAIN_SECONDS = 10.0
@@ -99,7 +102,7 @@ def _claim_stdout() -> Iterator[StdoutWriter]:
         os.close(original)
 
 
-async def serve(server: MCPServer[Any], opening: ClientOpening = ClientOpening()) -> None:  # noqa: B008 - immutable
+async def serve(server: LukasaMcpServer, opening: ClientOpening = ClientOpening()) -> None:  # noqa: B008 - immutable
     """Serve until the client closes standard input. Requests that were sent before are still answered.
 
     ``opening`` is what was read of the input before; the request that was answered then is not answered again.
@@ -130,7 +133,7 @@ async def serve(server: MCPServer[Any], opening: ClientOpening = ClientOpening()
                 await stdout.write(answer.message)
             unanswered.discard(id)
 
-    with _claim_stdout() as stdout:
+    with _claim_stdout() as stdout, server.upkeep:
         async with requests, answers, from_server, anyio.create_task_group() as group:
             group.start_soon(forward_requests, stdout)
             group.start_soon(forward_answers, stdout)

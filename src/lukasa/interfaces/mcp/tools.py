@@ -19,6 +19,7 @@ from lukasa.core.outcome import Accepted, Refused
 from lukasa.core.record import Key, Record
 from lukasa.core.scope import SHARED, SYSTEM
 from lukasa.errors import InvalidInput
+from lukasa.interfaces.mcp.idle_upkeep import IdleUpkeep
 from lukasa.interfaces.mcp.responses import (
     BlockResponse,
     CheckpointResponse,
@@ -77,8 +78,9 @@ class MemoryTools:
         "snapshot": ("Read what is always true here", READ_ONLY),
     }
 
-    def __init__(self, stores: CallerStores) -> None:
+    def __init__(self, stores: CallerStores, upkeep: IdleUpkeep) -> None:
         self._stores = stores
+        self._upkeep = upkeep
 
     def remember(
         self,
@@ -285,20 +287,21 @@ class MemoryTools:
         """Use this when a task is finished, failed or given up: the goal, the steps, the errors and how they were
         resolved. Episodes become the patterns and warnings that `before_task` gives."""
         memory = self._stores.current()
-        return RecordResponse.from_write(
-            memory.episodes.record(
-                goal,
-                outcome=outcome,
-                action_log=[{"action": step} for step in steps],
-                errors=errors,
-                artifacts=artifacts,
-                duration_seconds=duration_seconds,
-                task_id=task_id,
-                git_commit=git_commit,
-                scope=_choose_scope(memory),
-                key=key,
-            )
+        recorded = memory.episodes.record(
+            goal,
+            outcome=outcome,
+            action_log=[{"action": step} for step in steps],
+            errors=errors,
+            artifacts=artifacts,
+            duration_seconds=duration_seconds,
+            task_id=task_id,
+            git_commit=git_commit,
+            scope=_choose_scope(memory),
+            key=key,
         )
+        if isinstance(recorded, Accepted):
+            self._upkeep.note_episode(memory)
+        return RecordResponse.from_write(recorded)
 
     def checkpoint(
         self,

@@ -28,6 +28,8 @@ OTHER_BODIES = {
         "changes": [{"kind": "note", "scope": "shared", "text": "x"}],
         "why": "not ada's",
     },
+    "injection": {"event": "session-start", "session": "s1", "notes": [["shared", "lesson", "x"]], "tokens": 5},
+    "lesson": {"about": "remedy", "sessions": ["s1"], "files": ["a.py"], "command": "make", "failure": "command make"},
     "job_result": {"name": "lukasa.export", "result": {"file": "x"}},
     "network_cursor": {"agent_id": "nobody", "last": "x", "upto": 1, "seen": 1, "open": ["x"]},
     "session_archive": {"section": "signal_history", "items": [1], "at": "2025-03-10T09:00:00Z", "why": "old"},

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lukasa.agents.speak import Shown, Speaker
 from lukasa.core.record import Draft, encode_draft
 from lukasa.core.scope import FULL_REACH
 
@@ -35,6 +36,15 @@ def list_reads(memory: Any, folder: Path) -> dict[str, Callable[[], object]]:
         "episodes": lambda: _read_episodes(memory),
         "metrics": lambda: [getattr(memory.metrics, name)(100) for name in ("efficiency", "rewards", "dashboard")],
         "knowledge": lambda: _read_knowledge(memory.knowledge),
+        "lessons": lambda: (
+            [(lesson.as_json(), lesson.count) for lesson in (*memory.lessons.list(), *memory.lessons.of_session("s1"))],
+            memory.metrics.gain(since="30d"),
+        ),
+        "what agents are shown": lambda: (
+            Speaker().at_start(memory, "", "main", "s2", Shown()),
+            Speaker().at_prompt(memory, "Which database did we choose for the release yesterday?", "s2", Shown()),
+            Speaker().at_tool(memory, "Bash", {"command": "make test"}, "s2", Shown()),
+        ),
         "skills": lambda: [
             (skill.title, skill.markdown, list(skill.steps), skill.success_rate)
             for skill in (*memory.skills.list(), *memory.skills.search("api endpoint handler tests"))

@@ -137,7 +137,7 @@ def mark_used_notes(memory: Memory, session: str, transcript: Transcript) -> Non
     """Note in the records of what a session was shown which notes it used: it named a thing that only the note had named."""
     asked = " ".join(exchange.request for exchange in transcript.exchanges)
     done = " ".join([*(each.answer for each in transcript.exchanges), *(call.target for call in transcript.calls)])
-    for record in memory.journal.read(Query(kinds=(INJECTION,), labels=(f"task={session}",))):
+    for record in memory.valid_journal.read(Query(kinds=(INJECTION,), labels=(f"task={session}",))):
         used = []
         for key in record.body["notes"]:
             note = memory.journal.get(Key(*key))

@@ -96,7 +96,7 @@ class Speaker:
         if (last := self._last_episode(memory, branch, session)) is not None:
             lines.append((last.record, describe(memory, last.record, distinct_words(branch))))
         since = None if last is None else last.timestamp
-        notes = memory.journal.read(
+        notes = memory.valid_journal.read(
             Query(kinds=("memory",), recorded_since=since, newest_first=True, limit=_MAX_NOTES_AT_START)
         )
         now = self._now()
@@ -114,7 +114,7 @@ class Speaker:
     def _last_episode(self, memory: Memory, branch: str, session: str) -> Episode | None:
         """Return the newest finished session on a branch; without one, the newest of all."""
         query = Query(kinds=(EPISODE,), newest_first=True, limit=_MAX_RECENT_EPISODES)
-        episodes = [Episode(record) for record in memory.journal.read(query)]
+        episodes = [Episode(record) for record in memory.valid_journal.read(query)]
         ended = [
             each
             for each in episodes
@@ -340,5 +340,4 @@ def _is_said_by(text: str, lines: Collection[frozenset[str]]) -> bool:
 
 
 def _is_of_session(record: Record, session: str) -> bool:
-    labels = (record.label("session"), record.label("task"))
-    return bool(session) and (session in labels or session in record.body.get("sessions", ()))
+    return bool(session) and session in (record.label("session"), record.label("task"))

@@ -55,6 +55,21 @@ def test_a_good_answer_becomes_the_summary(conversations, fill):
     assert asked["model"] == "stand-in"
 
 
+def test_a_model_reads_what_was_said_and_no_output_of_tools(conversations, fill):
+    fill(conversations)
+    output = {"role": "tool", "content": "FAILED 3 errors", "is_unsaid": True}
+    conversations.extend("s", [output])
+    with FakeLLM(GOOD, "[]") as model:
+        conversations.using(model_at(model.url)).compact("s", keep=0)
+        assert len(model.requests) == 2
+        assert not any("FAILED" in str(request) for request in model.requests)
+    conversations.extend("s", [output])
+    with FakeLLM(GOOD) as model:
+        assert conversations.using(model_at(model.url)).compact("s", keep=0).by == "extractive"
+        assert not model.requests
+    assert "FAILED" not in conversations.load("s").long_term_summary
+
+
 @pytest.mark.requirement("CTX-9")
 @pytest.mark.parametrize("misbehaviour", MISBEHAVIOURS)
 def test_the_rule_based_summary_replaces_a_bad_answer_and_says_why(in_memory, fill, misbehaviour):

@@ -1,5 +1,7 @@
 """The rule-based summary: whole sentences, the most valuable ones, within its budget."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,6 +74,73 @@ def test_score_sentence_prefers_open_questions_and_decisions():
     assert score_sentence("We decided to use Rust.") > score_sentence("That is nice.") > score_sentence("Thanks!")
 
 
+REQUESTS = [
+    "Please rename the cleanup command to prune.",
+    "can you sort the branches by date?",
+    "Make the two buttons more visible, on the left side.",
+    "The tree view makes everything bugged.",
+]
+
+
+def make_session():
+    """Return the turns of a coding session: requests, calls, their output, code, and what came of it."""
+    session = []
+    for number, request in enumerate(REQUESTS):
+        calls = ({"id": f"c{number}", "name": "Bash"},)
+        session += [
+            Turn("user", f"{request} `npm run lint --fix` fails. src/app/view{number}.tsx:{number}0 TypeError: x is undefined"),
+            Turn("assistant", f"Now I will look at src/app/view{number}.tsx with 12 tests.", tool_calls=calls),
+            Turn("tool", f"FAILED src/app/view{number}.tsx 3 errors\n" * 100, is_unsaid=True),
+            Turn("assistant", f"[Bash grep {number}]", tool_calls=calls, is_unsaid=True),
+            Turn("tool", f"src/app/other{number}.tsx: error 7", is_unsaid=True),
+            Turn("assistant", f"$ git diff --stat src/app/view{number}.tsx\n\nFixed the view number {number} and all tests pass."),
+        ]  # fmt: skip
+    return [replace(turn, token_count=COUNT(turn.content), id=f"t{index}") for index, turn in enumerate(session)]
+
+
+def test_the_summary_of_a_coding_session_keeps_requests_first_then_outcomes_and_code_last():
+    session = make_session()
+    tight, wide = (summarise(NOTHING, session, budget, COUNT).text for budget in (70, 120))
+    assert all(request in tight for request in REQUESTS)
+    assert all(request in wide for request in REQUESTS)
+    assert wide.count("tests pass") == len(REQUESTS)
+    for code in ("npm run", "TypeError", "git diff", "FAILED", "error 7", "not quoted"):
+        assert code not in wide, code
+    whole = summarise(NOTHING, session, 4_000, COUNT).text
+    assert "TypeError" in whole
+    assert not any(code in whole for code in ("FAILED", "error 7", "not quoted", "- tool:"))
+
+
+def test_requests_stay_in_the_summary_over_many_rounds():
+    summary, session = NOTHING, make_session()
+    for start in range(0, len(session), 6):
+        summary = summarise(summary, session[start : start + 6], 90, COUNT)
+    assert all(request in summary.text for request in REQUESTS)
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (
+            "Implement the following plan:\n\n# Plan: Sort branches by date\n\n## Context\n\n" + "It is slow. " * 500,
+            "Implement the following plan: Plan: Sort branches by date",
+        ),
+        ("# Review of the token counts\n\n" + "Each of the counts is wrong. " * 200, "Review of the token counts"),
+        ("Hi!\n\nok\n\nPlease look at the login page.", "Please look at the login page."),
+        ("Please fix " + "the page and " * 60, "Please fix " + "the page and " * 17 + "the …"),
+    ],
+)
+def test_a_long_request_is_told_by_its_first_sentence_or_title(said, line):
+    turns = make_turns([("user", said), ("assistant", "It is done.")])
+    assert summarise(NOTHING, turns, 300, COUNT).lines[0].text == f"user: {line}"
+
+
+def test_shorten_summary_drops_the_least_valuable_lines():
+    whole = summarise(NOTHING, make_session(), 4_000, COUNT)
+    brief = shorten_summary(whole, 70, COUNT)
+    assert all(request in brief for request in REQUESTS)
+
+
 def test_summarise_mentions_a_message_that_is_too_long_to_quote():
     said = Turn("user", "word " * 3_000, token_count=3_000, id="t")
     assert summarise(NOTHING, [said], 500, COUNT).text == f"{HEADING}\n- user: (a message of 3,000 tokens, not quoted)"
@@ -126,7 +195,7 @@ def test_summarise_drops_repeated_sentences():
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=20), st.integers(0, 120))
 def test_shorten_summary_drops_whole_lines(texts, budget):
     whole = summarise(NOTHING, make_turns([("user", text) for text in texts]), 1_000, COUNT)
-    brief = shorten_summary(whole.text, budget, COUNT)
+    brief = shorten_summary(whole, budget, COUNT)
     assert COUNT(brief) <= budget
     assert set(brief.splitlines()) <= set(whole.text.splitlines()) | {HEADING}
 

@@ -66,7 +66,7 @@ class Shown:
     task: str = ""
     """The task of the last subagent that was called."""
     has_started: bool = False
-    """Whether the session was told where things stand."""
+    """Whether the session was shown where things stand."""
     is_held_out: bool = False
     """Whether the session is shown no notes, so that it can be compared with others."""
     was_asked: bool = False

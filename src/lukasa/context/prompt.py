@@ -190,19 +190,21 @@ def chat_message(turn: Turn) -> dict[str, Any]:
 
 def _build_memory_block(context: Context, recalled: RecalledMemory, budget: int, counter: TokenCounter) -> _MemoryBlock:
     """Fence summary, facts and older turns; each has a share of the budget and leaves the rest to the next."""
-    session_id, summary, older = context.session_id, context.long_term_summary, recalled.older
+    session_id, older = context.session_id, recalled.older
+    summary = replace(context.origin.latest_summary, text=context.long_term_summary)
     facts = [f"{fact} ({age})" if age else fact for fact, age in recalled.facts]
     items: list[PromptItem] = []
     remaining = max(0, budget - 80)
     keys: list[Key] = []
-    limit = remaining // 2 if facts or older or summary else remaining
+    limit = remaining // 2 if facts or older or summary.text else remaining
     for record, age in recalled.memories:
         cost = counter(record.text) + _TOKENS_PER_ITEM
         if cost <= limit:
             items.append(PromptItem(record.text, str(record.key), record.author, to_iso(record.moment)[:16], age=age))
             keys.append(record.key)
             limit, remaining = limit - cost, remaining - cost
-    if summary and (brief := shorten_summary(summary, remaining // 2 if facts or older else remaining, counter)):
+    summary_budget = remaining // 2 if facts or older else remaining
+    if summary.text and (brief := shorten_summary(summary, summary_budget, counter)):
         items.append(PromptItem(brief, f"summary of {session_id}", age=recalled.summary_age))
         remaining -= counter(brief) + 16
     chosen_facts: list[str] = []

@@ -1,8 +1,9 @@
 """The rule-based summary: the most valuable sentences of the folded turns, quoted whole.
 
 Each sentence gets a worth from its content: decisions, facts, names, numbers, paths, open questions, work done and work
-to do. Small talk gets none. The most valuable sentences are kept in their order; one that repeats a better one is left
-out.
+to do. Small talk gets none. Where an agent works for people, what each of them asked for is worth more, and so is what the
+agent said last about it. Lines that are mostly code, commands, paths or logs are worth least; output of tools that nobody
+said is never quoted. The most valuable sentences are kept in their order; one that repeats a better one is left out.
 
 The summary has a token budget. Once it is full, earlier lines compete with later ones by their worth, which decays a
 little with every round. So the summary never exceeds its budget; dropped lines are still in the transcript.
@@ -13,7 +14,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from textwrap import shorten
 
 from lukasa.context.facts import states_fact
 from lukasa.context.state import ConversationSummary, SummaryLine, Turn
@@ -29,16 +32,26 @@ _SUMMARY_SHARE = 0.35
 _MIN_SUMMARY_TOKENS = 240
 _WORTH_DECAY = 0.985
 _SIMILARITY_THRESHOLD = 0.6
-_HAND_WRITTEN_WORTH = 6.0
+_HAND_WRITTEN_WORTH = 8.0
 _MAX_LINE_LENGTH = 420
 _MAX_SENTENCES = 400
 _EDGE_SIZE = 5
+_REQUEST_BONUS = 4.0
+_OUTCOME_WEIGHT, _NARRATION_WEIGHT, _CODE_WEIGHT = 1.5, 0.6, 0.25
+_MAX_CODE, _MAX_CODE_OF_REQUEST = 0.5, 0.75
+_MIN_REQUEST_WORDS, _MIN_WORDS_AFTER_GREETING = 4, 8
+_CUT_LENGTH = 240
+_MAX_OPENING_LENGTH = 4_000
+_PERSON_ROLES = frozenset({"user", "human"})
 
 _NUMBER = re.compile(r"(?<![\w/])[$€£¥]?\d[\d,.:%/-]*\w{0,4}")
 _PATH_OR_URL = re.compile(
     r"https?://\S+|(?<!\w)(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]*)+|[A-Za-z]:\\\S+|\b[\w-]+\.[a-z]{1,4}\b(?!\.)|`[^`\n]{2,60}`"
 )
 _NAME = re.compile(r"(?<=[a-z,;:)'’”] )(?:[A-Z][a-zà-ÿ][\w'’-]*|[A-Z]{2,6}\b)(?: [A-Z][\w'’-]+)*")
+_CODE_MARK = re.compile(r"[\\/_={}<>#~^|@]|[^\W\d]{2}[.:(\[]\w|(?<!\S)--?\w|[a-z][A-Z]|[^\W\d]\d|\d[^\W\d]")
+"""A mark, a change of case or a mix of letters and digits that words of prose do not have."""
+_PROMPT_MARKS = ("$ ", "% ", "❯", ">>> ")
 _ROLE_WEIGHTS = {"assistant": 0.75, "tool": 0.35, "system": 0.9}
 
 
@@ -90,11 +103,11 @@ def render_lines(lines: Sequence[SummaryLine]) -> str:
     return "\n".join([HEADING, *(f"- {line.text}" for line in lines)]) if lines else ""
 
 
-def shorten_summary(text: str, budget: int, count: Callable[[str], int]) -> str:
+def shorten_summary(summary: ConversationSummary, budget: int, count: Callable[[str], int]) -> str:
     """Keep the most valuable whole lines of a summary that fit a budget."""
-    if count(text) <= budget:
-        return text
-    return render_lines(_fit_lines(_parse_lines(ConversationSummary(text)), budget, count, 1))
+    if count(summary.text) <= budget:
+        return summary.text
+    return render_lines(_fit_lines(_parse_lines(summary), budget, count, summary.rounds))
 
 
 def _parse_lines(summary: ConversationSummary) -> list[SummaryLine]:
@@ -121,23 +134,13 @@ def _select_sentences(
     themes = {term for term, turn_count in turn_counts.items() if 2 <= turn_count <= max(3, len(turns) // 3)}
     last_by_name = {turn.name: index for index, turn in enumerate(turns) if turn.role != "tool"}
     last_speakers = sorted(((index, name) for name, index in last_by_name.items()), reverse=True)[:2]
+    has_agent = any(turn.role not in _PERSON_ROLES for turn in turns)
     candidates: list[tuple[float, int, int, str]] = []
     for index, (turn, sentences) in enumerate(zip(turns, sentences_by_turn, strict=True)):
         last_reply = next((last for last, name in last_speakers if name != turn.name), -1)
-        usable = [sentence for sentence in sentences if len(sentence) <= _MAX_LINE_LENGTH]
-        if len(usable) > _MAX_SENTENCES:  # of a very long turn, the beginning and the end
-            usable = [*usable[: _MAX_SENTENCES // 2], *usable[-_MAX_SENTENCES // 2 :]]
-        if not usable and turn.tokens > _MIN_SUMMARY_TOKENS:
-            usable = [f"(a message of {turn.tokens:,} tokens, not quoted)"]
-        scored = []
-        for position, sentence in enumerate(usable):
-            worth = score_sentence(sentence, turn.role, is_first=not position, is_unanswered=last_reply <= index)
-            terms = _content_terms(sentence)
-            worth += 0.9 * len(terms & themes) / (len(terms) + 2) if terms else -0.5
-            scored.append((worth, position, sentence))
-        scored.sort(key=lambda entry: (-entry[0], entry[1]))
-        for rank, (worth, position, sentence) in enumerate(scored):  # the worth falls with the rank in the turn
-            candidates.append((worth * 0.85**rank, index, position, sentence))
+        request, weight = _find_request(turn) if has_agent else "", _weigh_position(turns, index)
+        ranked = _rank_sentences(turn, sentences, themes, request, weight, is_unanswered=last_reply <= index)
+        candidates += [(worth, index, position, sentence) for worth, position, sentence in ranked]
     candidates.sort(key=lambda candidate: (-candidate[0], candidate[1], candidate[2]))
     spent, selected, seen = count(HEADING), list[tuple[int, int, SummaryLine]](), list[frozenset[str]]()
     for worth, index, position, sentence in candidates:
@@ -153,6 +156,31 @@ def _select_sentences(
             seen.append(terms)
             selected.append((index, position, SummaryLine(line, round(worth, 3), round_number)))
     return [line for _, _, line in sorted(selected, key=lambda entry: entry[:2])]
+
+
+def _rank_sentences(
+    turn: Turn, sentences: Sequence[str], themes: AbstractSet[str], request: str, weight: float, *, is_unanswered: bool
+) -> list[tuple[float, int, str]]:
+    """Return the sentences of a turn with their worth and position, the request first; the worth falls with the rank."""
+    usable = [sentence for sentence in sentences if len(sentence) <= _MAX_LINE_LENGTH]
+    if len(usable) > _MAX_SENTENCES:  # of a very long turn, the beginning and the end
+        usable = [*usable[: _MAX_SENTENCES // 2], *usable[-_MAX_SENTENCES // 2 :]]
+    if not usable and turn.tokens > _MIN_SUMMARY_TOKENS and turn.role != "tool" and not turn.is_unsaid:
+        usable = [f"(a message of {turn.tokens:,} tokens, not quoted)"]
+    if request:
+        usable = [request, *(sentence for sentence in usable if sentence not in request)]
+    scored = []
+    for position, sentence in enumerate(usable):
+        worth = score_sentence(sentence, turn.role, is_first=not position, is_unanswered=is_unanswered)
+        terms = _content_terms(sentence)
+        worth += 0.9 * len(terms & themes) / (len(terms) + 2) if terms else -0.5
+        if sentence == request:
+            worth = max(worth, 0.0) + _REQUEST_BONUS
+        elif worth > 0:
+            worth *= weight if _measure_code(sentence) < _MAX_CODE else _CODE_WEIGHT
+        scored.append((worth, position, sentence))
+    scored.sort(key=lambda entry: (-entry[0], entry[1]))
+    return [(worth * 0.85**rank, position, sentence) for rank, (worth, position, sentence) in enumerate(scored)]
 
 
 def _quotable_sentences(turn: Turn) -> list[str]:
@@ -172,6 +200,44 @@ def _quotable_sentences(turn: Turn) -> list[str]:
         for sentence in split_sentences(turn.content)
         if contains_phrase(plain_text(sentence), WORDS["problems"])
     ][:3]
+
+
+def _find_request(turn: Turn) -> str:
+    """Return what a person asks for in a turn: the first sentence or title that says something, shortened when long."""
+    if turn.role not in _PERSON_ROLES or turn.is_unsaid:
+        return ""
+    lines = turn.content[:_MAX_OPENING_LENGTH].splitlines()
+    opening = split_sentences("\n".join(line.lstrip("#") for line in lines))  # a heading is a sentence here
+    for index, sentence in enumerate(opening):
+        words = len(sentence.split())
+        is_greeting = words < _MIN_WORDS_AFTER_GREETING and starts_with(plain_text(sentence), WORDS["small_talk"])
+        if words < _MIN_REQUEST_WORDS or is_greeting or _measure_code(sentence) >= _MAX_CODE_OF_REQUEST:
+            continue
+        if sentence.endswith(":"):  # what it announces follows
+            sentence = " ".join(opening[index : index + 2])
+        return sentence if len(sentence) <= _MAX_LINE_LENGTH else shorten(sentence, _CUT_LENGTH, placeholder=" …")
+    return ""
+
+
+def _weigh_position(turns: Sequence[Turn], index: int) -> float:
+    """Return the weight of an agent's turn: more for the last one before a person speaks, less for one before a tool call."""
+    turn, following = turns[index], turns[index + 1] if index + 1 < len(turns) else None
+    if turn.role in _PERSON_ROLES:
+        return 1.0
+    if turn.tool_calls or (following is not None and following.is_unsaid):
+        return _NARRATION_WEIGHT
+    return _OUTCOME_WEIGHT if following is None or following.role in _PERSON_ROLES else 1.0
+
+
+def _measure_code(sentence: str) -> float:
+    """Return the share of a line that is code, commands, paths or what a program wrote."""
+    if sentence.startswith(_PROMPT_MARKS):
+        return 1.0
+    parts = sentence.split("`")
+    spans = parts[1:-1:2]
+    words = " ".join([*parts[:-1:2], parts[-1]]).split()
+    code = sum(len(span) + 2 for span in spans) + sum(len(word) for word in words if _CODE_MARK.search(word))
+    return code / max(1, len(sentence))
 
 
 def score_sentence(sentence: str, role: str = "user", *, is_first: bool = False, is_unanswered: bool = False) -> float:

@@ -136,9 +136,16 @@ def _select_sentences(
     last_speakers = sorted(((index, name) for name, index in last_by_name.items()), reverse=True)[:2]
     has_agent = any(turn.role not in _PERSON_ROLES for turn in turns)
     candidates: list[tuple[float, int, int, str]] = []
-    for index, (turn, sentences) in enumerate(zip(turns, sentences_by_turn, strict=True)):
+    for index, (turn, sentences, following) in enumerate(
+        zip(turns, sentences_by_turn, [*turns[1:], None], strict=False)
+    ):
         last_reply = next((last for last, name in last_speakers if name != turn.name), -1)
-        request, weight = _find_request(turn) if has_agent else "", _weigh_position(turns, index)
+        request, weight = _find_request(turn) if has_agent else "", 1.0
+        if turn.role not in _PERSON_ROLES:
+            if turn.tool_calls or (following is not None and following.is_unsaid):
+                weight = _NARRATION_WEIGHT
+            elif following is None or following.role in _PERSON_ROLES:  # the last words before a person speaks
+                weight = _OUTCOME_WEIGHT
         ranked = _rank_sentences(turn, sentences, themes, request, weight, is_unanswered=last_reply <= index)
         candidates += [(worth, index, position, sentence) for worth, position, sentence in ranked]
     candidates.sort(key=lambda candidate: (-candidate[0], candidate[1], candidate[2]))
@@ -217,16 +224,6 @@ def _find_request(turn: Turn) -> str:
             sentence = " ".join(opening[index : index + 2])
         return sentence if len(sentence) <= _MAX_LINE_LENGTH else shorten(sentence, _CUT_LENGTH, placeholder=" …")
     return ""
-
-
-def _weigh_position(turns: Sequence[Turn], index: int) -> float:
-    """Return the weight of an agent's turn: more for the last one before a person speaks, less for one before a tool call."""
-    turn, following = turns[index], turns[index + 1] if index + 1 < len(turns) else None
-    if turn.role in _PERSON_ROLES:
-        return 1.0
-    if turn.tool_calls or (following is not None and following.is_unsaid):
-        return _NARRATION_WEIGHT
-    return _OUTCOME_WEIGHT if following is None or following.role in _PERSON_ROLES else 1.0
 
 
 def _measure_code(sentence: str) -> float:

@@ -80,6 +80,24 @@ def test_a_command_that_failed_is_told_with_the_variant_that_works(lines: Any) -
 
 
 @pytest.mark.requirement("AGT-6")
+@pytest.mark.parametrize(
+    ("output", "remedy"),
+    [
+        (
+            "error: unrecognized subcommand 'bun'",
+            "`rtk bun run test` failed (error: unrecognized subcommand 'bun'); `bun run test` works.",
+        ),
+        ("error: 3 tests failed", ""),
+    ],
+)
+def test_a_shorter_command_is_a_remedy_only_of_an_error_about_the_command(lines: Any, output: str, remedy: str) -> None:
+    lines.ask("Run the tests")
+    lines.call("Bash", f"Exit code 1\n{output}", is_error=True, command="rtk bun run test")
+    lines.call("Bash", "ok", command="bun run test")
+    assert find_failures(parse_transcript(lines.lines).calls)[0].remedy == remedy
+
+
+@pytest.mark.requirement("AGT-6")
 def test_a_failed_commit_is_a_lesson_only_if_its_cause_lay_outside_of_the_work(lines: Any, new_lines: Any) -> None:
     for session, remedy in (
         (lines, {"name": "Bash", "command": "rm -rf tmp/clones"}),

@@ -186,19 +186,24 @@ def score_learning(text: str) -> float:
     """Return how much a sentence of an answer is worth to a later session: the names and the reasons that it has."""
     if not _MIN_SENTENCE_LENGTH <= len(text) <= 2 * _MAX_SENTENCE_LENGTH or text.endswith(("?", ":")) or "|" in text:
         return 0
-    start = f"{text.lower().lstrip(_BULLETS)} "
     names = {name.strip("`").lower() for name in THING_NAME.findall(text)}
     padded = f" {text.lower().translate(_BLANKED)} "
     reasons = sum(phrase in padded for phrase in _REASONS)
     worth = min(len(names), 3) + min(reasons, 2)
-    if start.startswith(_ANNOUNCEMENTS):
+    if _starts_with(text, _ANNOUNCEMENTS):
         return worth - 2
-    return worth - 0.5 if start.startswith(_CHANGES) else worth
+    return worth - 0.5 if _starts_with(text, _CHANGES) else worth
+
+
+def _starts_with(text: str, words: tuple[str, ...]) -> bool:
+    return f"{text.lower().lstrip(_BULLETS)} ".replace(":", " ").startswith(words)
 
 
 def subject_of(text: str) -> LessonSubject:
     """Return what a sentence is about."""
     lowered = f" {text.lower()} "
+    if _starts_with(text, _CHANGES):
+        return "note"  # what was done, not what holds
     for subject, phrases in _SUBJECT_PHRASES.items():
         if any(phrase in lowered for phrase in phrases):
             return subject

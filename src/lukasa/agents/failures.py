@@ -142,7 +142,7 @@ def find_remedy(calls: Sequence[ToolCall], index: int) -> str:
     between: list[ToolCall] = []
     for call in later:
         other = command_head(call.command)
-        if other and not call.is_failed and other != head and _is_variant(head, other):
+        if other and not call.is_failed and other != head and _is_variant(head, other, telling_line(failed.output)):
             return f"`{head}` failed ({telling_line(failed.output)}); `{other}` works."
         if other == head and not call.is_failed:
             break
@@ -167,14 +167,18 @@ def _is_of_surroundings(before: Sequence[ToolCall], between: Sequence[ToolCall])
     return False
 
 
-def _is_variant(head: str, other: str) -> bool:
-    """Return whether two commands are one with a word more or fewer, or with a longer last word: ``lint`` and ``lint:fix``."""
+def _is_variant(head: str, other: str, error: str) -> bool:
+    """Return whether a command worked in the place of another: ``lint:fix`` of ``lint``, or a word more or fewer.
+
+    With a word more or fewer, the error must name a word of the command; else it was the work that failed, not the command.
+    """
     words, others = head.split(), other.split()
     if len(words) == len(others) > 1:
         differing = [(word, another) for word, another in zip(words, others, strict=True) if word != another]
         return len(differing) == 1 and differing[0][1].startswith(f"{differing[0][0]}:")
     short, long = sorted((words, others), key=len)
-    return len(short) > 1 and len(long) - len(short) == 1 and set(short) < set(long)
+    is_near = len(short) > 1 and len(long) - len(short) == 1 and set(short) < set(long)
+    return is_near and not {word.strip("'\"`.,:;()") for word in error.split()}.isdisjoint(words)
 
 
 def _explain_indentation(failed: ToolCall, others: Sequence[ToolCall]) -> str:

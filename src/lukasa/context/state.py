@@ -61,6 +61,7 @@ class Turn:
             raise InvalidInput("An entry of the history needs a role and a content.")
         rest: dict[str, Any] = dict(entry)
         content, timestamp = rest.pop("content", ""), rest.pop("timestamp", None)
+        content = "" if content is None else content  # a message of nothing but tool calls
         count, calls = rest.pop("token_count", None), rest.pop("tool_calls", None)
         if not isinstance(content, str) or not (count is None or (type(count) is int and count >= 0)):
             raise InvalidInput("The content of an entry is text, its token_count a number that is not negative.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,8 +12,6 @@ from lukasa.config import find_nearest_store
 from lukasa.core.clock import to_iso
 from lukasa.errors import LukasaError
 from lukasa.interfaces.cli.render import format_count, format_size
-from lukasa.interfaces.hooks.client import state_folder
-from lukasa.interfaces.hooks.config import hook_files, own_hook_command
 from lukasa.models.embedders import EMBEDDER_ORDER, best_installed_embedder
 from lukasa.own_stores import read_notes, require_own_store
 from lukasa.storage.integrity import END_OF_LOG
@@ -90,6 +86,12 @@ def project_store_checks() -> Iterator[DoctorCheck]:
 
 def hook_checks(folder: Path, home: Path) -> Iterator[DoctorCheck]:
     """Look at the hooks of coding agents: where they are set up, whether their program is found, and what happened last."""
+    import shlex
+    import shutil
+
+    from lukasa.interfaces.hooks.client import state_folder
+    from lukasa.interfaces.hooks.config import hook_files, own_hook_command
+
     commands = {path: command for path in hook_files(folder, home) if (command := own_hook_command(path))}
     if not commands:
         yield DoctorCheck("hooks", "fine", "no coding agent is set up here; `lukasa install` does it")

@@ -15,7 +15,6 @@ from lukasa.interfaces.cli import render
 from lukasa.interfaces.cli.answers import format_counts
 from lukasa.interfaces.cli.options import Call, flag, option, require_utf8
 from lukasa.interfaces.cli.render import format_count
-from lukasa.interfaces.upkeep import watch_upkeep
 from lukasa.jobs.job import LEASE, REGISTRY
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ def worker(
                 raise
             hint = "Install it, or name its folder in PYTHONPATH."
             raise InvalidInput(f"There is no module {module[:60]!r}.", hint=hint) from error
+    from lukasa.interfaces.upkeep import watch_upkeep  # registers its jobs, and loads the library
+
     memory = call.existing_memory
     with _stop_on_signal() as stop:
         if once:

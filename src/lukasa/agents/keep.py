@@ -60,10 +60,15 @@ def keep_session(
 
 
 def keep_turns(memory: Memory, session: str, turns: Sequence[TranscriptTurn]) -> int:
-    """Add the turns of a transcript that are not stored yet. Return their number."""
+    """Add the turns of a transcript that are not stored yet. Return their number.
+
+    No facts are drawn from them: what an agent is asked and says is about the work of the moment, and lessons say what lasts.
+    """
     stored = memory.context.transcript(session, newest_first=True, limit=len(turns) + 50)
     known = {turn.extra.get("uuid") for turn in stored}
     new = [{**entry.turn, "uuid": entry.uuid} for entry in turns if entry.uuid not in known and entry.turn["content"]]
+    if new and not known:
+        memory.context.configure(session, extracting=False)
     for start in range(0, len(new), _CHUNK_SIZE):
         chunk = new[start : start + _CHUNK_SIZE]
         key = f"{chunk[0]['uuid']}..{chunk[-1]['uuid']}"

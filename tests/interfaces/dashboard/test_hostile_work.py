@@ -25,6 +25,7 @@ PAGES = (
     "/experience?tab=episodes",
     "/experience?tab=skills",
     "/experience?tab=work",
+    "/experience?tab=gain",
     "/trust",
     "/trust?tab=judge",
     "/trust?tab=dissents",

@@ -21,6 +21,7 @@ VIEWS = (
     "/sessions?scope=dan&id=heron-incident&view=state",
     "/experience?tab=patterns",
     "/experience?tab=episodes",
+    "/experience?tab=gain",
     "/experience?tab=skills",
     "/experience?tab=work",
     "/trust?agent=cleo",

@@ -123,9 +123,10 @@ def kill_daemons(project):
 
 @pytest.mark.requirement("AGT-7")
 def test_a_daemon_that_is_killed_at_any_moment_loses_no_turn(project):
+    project.environment["LUKASA_EMBEDDER"] = "hash"
     messages = [
         *MESSAGES,
-        *[("user" if number % 2 else "assistant", f"Sentence {number} of the heron.") for number in range(300)],
+        *[("user" if number % 2 else "assistant", f"Sentence {number} of the heron.") for number in range(150)],
     ]
     path = project.write_transcript(*messages)
     for pause in (0.0, 0.3, 0.6, 0.9, 1.2, 1.8):
@@ -135,7 +136,7 @@ def test_a_daemon_that_is_killed_at_any_moment_loses_no_turn(project):
         for marker in project.hooks.glob("*.starting"):
             marker.unlink()
     project.run_hook("session-end", transcript_path=path)
-    assert project.wait_for(lambda: not project.queued_events())
+    assert project.wait_for(lambda: not project.queued_events(), 120)
     with project.open() as memory:
         turns = [turn.content for turn in memory.context.transcript("s1")]
         assert len(turns) == len(messages)

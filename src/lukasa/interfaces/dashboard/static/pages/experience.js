@@ -24,13 +24,14 @@ export function Page() {
     { key: "episodes", label: "Episodes" },
     { key: "skills", label: "Skills" },
     { key: "work", label: "Work by day" },
+    { key: "gain", label: "Shown to agents" },
   ];
   return html`<${Frame} title=${title} lead="What agents did, and what can be learned from it." loading=${figures.loading && figures.data === null}>
     <${Figures} state=${figures} />
     <${Tabs} label="Parts of experience" value=${tab} onChange=${(value) => setQuery({ tab: value, outcome: null, agent: null })} tabs=${tabs}>
       ${tab === "review" && html`<${Review} key=${changed} onChange=${() => setChanged((value) => value + 1)} />`}
       ${tab === "patterns" && html`<${Knowledge} />`} ${tab === "episodes" && html`<${EpisodeList} />`} ${tab === "skills" && html`<${Skills} />`}
-      ${tab === "work" && html`<${Work} state=${figures} />`}
+      ${tab === "work" && html`<${Work} state=${figures} />`} ${tab === "gain" && html`<${Gain} />`}
     <//>
   <//>`;
 }
@@ -46,6 +47,21 @@ function Figures({ state }) {
     <${Stat} label="Retries" value=${value((d) => formatNumber(d.mean_retries, 2))} note="per task" />
     <${Stat} label="Reward" value=${value((d) => formatNumber(d.mean_reward, 2))} note="of 1" />
   </div>`;
+}
+
+function Gain() {
+  const state = useApi("/v1/metrics/gain", { since: "28d" });
+  return html`<${Card} title="What agents were shown of the memory" note="in 28 days">
+    <${Load} state=${state} lines=${3}>
+      ${(data) => html`<div class="stats">
+          <${Stat} label="Notes shown" value=${formatNumber(data.notes)} note=${`${formatCount(data.tokens, "token")} in ${formatCount(data.sessions, "session")}`} />
+          <${Stat} label="Used" value=${formatNumber(data.used)} note="named again by the session" />
+          <${Stat} label="Failures avoided" value=${formatNumber(data.failures_avoided)} note=${`${formatNumber(data.failures_repeated)} met again`} />
+          <${Stat} label="Corrected" value=${formatNumber(data.corrected)} note="changed or deleted since" />
+        </div>
+        <p class="muted">${data.comparison.said}</p>`}
+    <//>
+  <//>`;
 }
 
 function Review({ onChange }) {

@@ -693,6 +693,7 @@ def open_memory(
             near_duplicate_kinds=frozenset(kind for kind, spec in kinds.items() if spec.near_duplicates),
             group_label="session",
             progress=progress,
+            before_naming=own_stores.note_coming_store if is_new else None,
         ),
     )
     if is_new and place.path is not None:

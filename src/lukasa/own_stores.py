@@ -38,6 +38,12 @@ def make_project_folder(project: Path) -> Path:
     return folder
 
 
+def note_coming_store(path: Path, token: str) -> None:
+    """Note a store by its token just before its file has its name, so that a crash does not make it a stranger's."""
+    with suppress(OSError):
+        _write_note(path, token)
+
+
 def note_new_store(path: Path) -> None:
     """Note a store in a folder ``.lukasa/`` that was made just now, and let git ignore the folder.
 
@@ -79,10 +85,15 @@ def require_own_store(path: Path) -> None:
             raise StoreNotAllowed(f"{path} is not the store that you made or allowed there.", hint=hint)
     elif token is None:
         facts, is_folder = folder.lstat(), folder.is_dir() and not folder.is_symlink()
-        is_own = is_folder and facts.st_uid == os.getuid() and {entry.name for entry in folder.iterdir()} <= _OWN_FILES
+        is_own = is_folder and facts.st_uid == os.getuid() and all(map(_is_own_file, folder.iterdir()))
         if is_own:  # nothing is in it that may have come along
             return
         raise StoreNotAllowed(f"{folder} was not made by you on this machine; it may have come along.", hint=hint)
+
+
+def _is_own_file(path: Path) -> bool:
+    """Return whether Lukasa itself puts a file into a folder that has no store yet; a crash leaves a part of one."""
+    return path.name in _OWN_FILES or (path.name.startswith(f".{STORE_FILE}.") and path.name.endswith(".new"))
 
 
 def read_notes() -> dict[Path, str]:

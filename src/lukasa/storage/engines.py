@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from lukasa.core.clock import Clock
@@ -44,6 +46,7 @@ class EngineOptions:
     The engine keeps near-duplicate keys of the texts of ``near_duplicate_kinds``. ``group_label`` names the label that
     ``adjacent_turns`` is asked for most, so that the engine can index it. ``read_url`` is a replica to read from.
     ``progress`` is called while the store of an older Lukasa is migrated. With ``read_only`` every write is refused.
+    ``before_naming`` is called with the path and the token of a new file before it has its name.
     """
 
     clock: Clock | None = None
@@ -54,6 +57,7 @@ class EngineOptions:
     near_duplicate_kinds: frozenset[str] = frozenset()
     group_label: str | None = None
     progress: Progress | None = None
+    before_naming: Callable[[Path, str], None] | None = None
 
 
 def open_engine(location: StoreLocation, options: EngineOptions) -> Engine:

@@ -146,7 +146,8 @@ class SqliteSnapshot:
 class SqliteEngine:
     """A store in one SQLite file, or in memory with ``path=None``.
 
-    The texts of ``near_duplicate_kinds`` get near-duplicate keys. ``progress`` is called while an older store is migrated.
+    The texts of ``near_duplicate_kinds`` get near-duplicate keys. ``progress`` is called while an older store is migrated,
+    ``before_naming`` with the path and the token of a new store before its file has its name.
     """
 
     def __init__(
@@ -159,6 +160,7 @@ class SqliteEngine:
         read_only: bool = False,
         near_duplicate_kinds: frozenset[str] = frozenset(),
         progress: Progress | None = None,
+        before_naming: Callable[[Path, str], None] | None = None,
     ) -> None:
         self.path = path
         self._clock = clock or SystemClock()
@@ -189,7 +191,7 @@ class SqliteEngine:
             self._idle_connections.append(database)
         else:
             if not read_only:
-                store_file.create_store(path, vfs)
+                store_file.create_store(path, vfs, before_naming)
             store_file.check_file(path)
             self._create_writers()
             wal_file, acknowledged = path.with_name(path.name + "-wal"), read_head(path)
@@ -618,4 +620,5 @@ def open_engine(location: StoreLocation, options: EngineOptions) -> SqliteEngine
         read_only=options.read_only,
         near_duplicate_kinds=options.near_duplicate_kinds,
         progress=options.progress,
+        before_naming=options.before_naming,
     )

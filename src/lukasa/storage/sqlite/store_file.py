@@ -6,6 +6,7 @@ import os
 import random
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,11 @@ def translate_error(error: apsw.Error | MemoryError) -> StoreError:
 MIGRATIONS = Migrations(Path(__file__).with_name("migrations"))
 
 
-def create_store(path: Path, vfs: str | None = None) -> None:
-    """Create a store unless there is one. The file gets its name only when it is complete."""
+def create_store(path: Path, vfs: str | None = None, before_naming: Callable[[Path, str], None] | None = None) -> None:
+    """Create a store unless there is one. The file gets its name only when it is complete.
+
+    ``before_naming`` gets the path and the token just before, so that no crash leaves a store that nobody knows to be his.
+    """
     if path.exists():
         return
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
@@ -78,8 +82,11 @@ def create_store(path: Path, vfs: str | None = None) -> None:
         try:
             migrate(database, part)
             database.execute(SQL["make_head_token"])
+            token = str(database.execute(SQL["head_token"]).get)
         finally:
             database.close()
+        if before_naming is not None:
+            before_naming(path, token)
         with suppress(FileExistsError):  # another process created it first, with the same content
             os.link(part, path)
         sync_folder(path.parent)

@@ -10,7 +10,7 @@ Whatever the session holds already, and what the project's own instructions say,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -24,6 +24,8 @@ from lukasa.experience.episodes import EPISODE, Episode
 from lukasa.experience.lessons import Lesson
 from lukasa.memory import Memory
 from lukasa.models.token_counter import open_token_counter
+from lukasa.recall.prompt import neutralise
+from lukasa.recall.unconfirmed_orders import find_unconfirmed_orders
 from lukasa.storage.engine import Query
 from lukasa.text.dates import find_periods
 from lukasa.text.lexicon import STOP_WORDS, WORDS
@@ -109,7 +111,7 @@ class Speaker:
             for lesson in costly
             if not _is_said_by(lesson.text, shown.guide_lines)
         ][:_MAX_LESSONS_AT_START]
-        return self._build(lines, START_TOKENS, shown)
+        return self._build(memory, lines, START_TOKENS, shown)
 
     def _last_episode(self, memory: Memory, branch: str, session: str) -> Episode | None:
         """Return the newest finished session on a branch; without one, the newest of all."""
@@ -134,7 +136,7 @@ class Speaker:
         if len(words) <= _MAX_ORDER_WORDS and "?" not in said and (orders := find_orders(words)):
             lessons = [lesson for lesson in memory.lessons.list() if orders & {*lesson.command.lower().split()}]
             lessons.sort(key=lambda lesson: lesson.last_seen, reverse=True)
-            return self._build_lessons(lessons[:_MAX_LESSONS_OF_ORDER], PROMPT_TOKENS, session, shown)
+            return self._build_lessons(memory, lessons[:_MAX_LESSONS_OF_ORDER], PROMPT_TOKENS, session, shown)
         if (len(words) < _MIN_PROMPT_WORDS and not refers) or is_assent(words):
             return Block()
         result = memory.recall(
@@ -152,7 +154,7 @@ class Speaker:
             and not _is_of_session(hit.record, session)
             and (refers or hit.record.kind != EPISODE or hit.relevance >= OUTCOME_RELEVANCE)
         ]
-        return self._build(lines, PROMPT_TOKENS, shown, _MAX_HITS)
+        return self._build(memory, lines, PROMPT_TOKENS, shown, _MAX_HITS)
 
     def at_tool(self, memory: Memory, tool: str, fields: Mapping[str, Any], session: str, shown: Shown) -> Block:
         """Say what is known of the very file or command that a tool is about to use."""
@@ -173,26 +175,30 @@ class Speaker:
         else:
             return Block()
         lessons = [lesson for lesson in lessons if lesson.about != "note" or lesson.count >= _MIN_SESSIONS_AT_START]
-        return self._build_lessons(lessons[:_MAX_LESSONS_AT_TOOL], TOOL_TOKENS, session, shown)
+        return self._build_lessons(memory, lessons[:_MAX_LESSONS_AT_TOOL], TOOL_TOKENS, session, shown)
 
-    def _build_lessons(self, lessons: Iterable[Lesson], budget: int, session: str, shown: Shown) -> Block:
+    def _build_lessons(
+        self, memory: Memory, lessons: Iterable[Lesson], budget: int, session: str, shown: Shown
+    ) -> Block:
         lines = [(lesson.record, lesson.text) for lesson in lessons if session not in lesson.sessions]
-        return self._build(lines, budget, shown)
+        return self._build(memory, lines, budget, shown)
 
-    def _build(self, lines: Sequence[tuple[Record, str]], budget: int, shown: Shown, limit: int = 10) -> Block:
+    def _build(
+        self, memory: Memory, lines: Sequence[tuple[Record, str]], budget: int, shown: Shown, limit: int = 10
+    ) -> Block:
         """Build the block of the lines that fit, without what the session knows."""
         if self._count_tokens is None:
             self._count_tokens = open_token_counter()
         taken: list[str] = []
         keys: list[Key] = []
         spent = self._count_tokens(_HEADER)
+        orders = find_unconfirmed_orders(memory.journal, [record for record, _ in lines])
         for record, text in lines:
-            if record.key in shown.keys or _is_said_by(text, shown.guide_lines) or len(taken) == limit:
+            is_known = record.key in shown.keys or _is_said_by(text, shown.guide_lines)
+            if is_known or record.key in orders or len(taken) == limit:
                 continue
-            age = (
-                "" if record.kind == EPISODE else f", {describe_age(record.moment, self._now())}"
-            )  # its id has the day
-            line = f"• {shorten(text, _MAX_LINE_LENGTH)} ({record.id}{age})"
+            said = neutralise(shorten(text, _MAX_LINE_LENGTH))
+            line = f"• {said} ({', '.join(self._describe_origin(memory, record))})"
             tokens = self._count_tokens(line) + 1
             if spent + tokens <= budget:
                 spent += tokens
@@ -204,17 +210,23 @@ class Speaker:
         text = "" if shown.is_held_out else "\n".join([_HEADER.format(count=count), *taken])
         return Block(text, tuple(keys), spent)
 
+    def _describe_origin(self, memory: Memory, record: Record) -> Iterator[str]:
+        """Yield the id of a record, its author unless that is the caller or the owner, and its age."""
+        yield record.id
+        if record.author not in ("", memory.journal.author):
+            yield f"by {record.author}"
+        if record.kind != EPISODE:  # whose id has the day
+            yield describe_age(record.moment, self._now())
+
 
 def describe(memory: Memory, record: Record, asked: frozenset[str]) -> str:
     """Return what is shown of a record, in one line; of a session, its outcome and its learnings nearest to the question."""
     if record.kind != EPISODE:
         return record.text
     episode = Episode(record)
-    learned = [
-        lesson.text
-        for lesson in memory.lessons.of_session(episode.task_id)
-        if lesson.about != "remedy" or not lesson.failure
-    ]
+    lessons = [lesson for lesson in memory.lessons.of_session(episode.task_id) if not lesson.failure]
+    orders = find_unconfirmed_orders(memory.journal, [lesson.record for lesson in lessons])
+    learned = [lesson.text for lesson in lessons if lesson.record.key not in orders]
     learned.sort(key=lambda text: -len(asked & distinct_words(text)))
     return " ".join(map(end_sentence, [describe_episode(episode), *learned[:_MAX_LEARNED]]))
 
@@ -238,47 +250,10 @@ def is_assent(words: Sequence[str]) -> bool:
         for word in words
         if (bare := word.strip(".,!?:;\"'()").lower())
         and bare not in STOP_WORDS
-        and bare not in _ASSENT_WORDS
+        and bare not in WORDS["assents"]
         and not bare.isdigit()
     ]
     return len(telling) < 2
-
-
-_ASSENT_WORDS = frozenset(
-    [
-        "yes",
-        "yeah",
-        "yep",
-        "no",
-        "nope",
-        "ok",
-        "okay",
-        "sure",
-        "please",
-        "thanks",
-        "thank",
-        "great",
-        "good",
-        "perfect",
-        "exactly",
-        "go",
-        "ahead",
-        "continue",
-        "proceed",
-        "option",
-        "implement",
-        "do",
-        "it",
-        "ja",
-        "nein",
-        "gerne",
-        "bitte",
-        "danke",
-        "genau",
-        "weiter",
-        "mach",
-    ]
-)
 
 
 def find_orders(words: Sequence[str]) -> set[str]:

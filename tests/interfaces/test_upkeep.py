@@ -20,7 +20,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 import lukasa
-from lukasa.interfaces.cli import jobs as cli_jobs
+from lukasa.interfaces import upkeep
 from lukasa.interfaces.cli.app import app
 from lukasa.interfaces.http.app import build_app
 from lukasa.interfaces.http.server_jobs import ServerJobs
@@ -203,7 +203,7 @@ def test_a_server_without_a_worker_defers_nothing(tmp_path: Path, runs_jobs: boo
 
 
 def test_a_worker_consolidates_without_an_option(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_jobs, "watch_upkeep", partial(watch_upkeep, quiet=0))
+    monkeypatch.setattr(upkeep, "watch_upkeep", partial(watch_upkeep, quiet=0))
     with lukasa.open(location, embedder="hash") as memory:
         record_tasks(memory, "todos", "users")
 

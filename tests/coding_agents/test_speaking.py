@@ -292,8 +292,8 @@ def test_an_agent_is_asked_once_to_remember_and_only_after_real_work(agent: Agen
     path = agent.end("s1", lines, "stop")
 
     def stop(**more: Any) -> bytes:
-        return agent.handlers.ask_to_remember(
-            json.dumps({"session_id": "s1", "transcript_path": str(path), **more}).encode()
+        return agent.handlers.answer(
+            "stop", json.dumps({"session_id": "s1", "transcript_path": str(path), **more}).encode()
         ).text
 
     assert stop() == b""  # too little was done
@@ -307,9 +307,7 @@ def test_an_agent_is_asked_once_to_remember_and_only_after_real_work(agent: Agen
     lines.ask(f"Stop hook feedback: {REMEMBER_REQUEST}", isMeta=True)
     path.write_text("\n".join(map(json.dumps, lines.lines)))
     restarted = HookHandlers(str(agent.store), "ada")
-    assert (
-        restarted.ask_to_remember(json.dumps({"session_id": "s1", "transcript_path": str(path)}).encode()).text == b""
-    )
+    assert restarted.answer("stop", json.dumps({"session_id": "s1", "transcript_path": str(path)}).encode()).text == b""
     restarted.close()
 
 
@@ -323,7 +321,7 @@ def test_nothing_is_asked_of_an_agent_that_remembered(agent: Agent, new_lines: A
     lines.say("Done.")
     path = agent.end("s1", lines, "stop")
     assert (
-        agent.handlers.ask_to_remember(json.dumps({"session_id": "s1", "transcript_path": str(path)}).encode()).text
+        agent.handlers.answer("stop", json.dumps({"session_id": "s1", "transcript_path": str(path)}).encode()).text
         == b""
     )
 

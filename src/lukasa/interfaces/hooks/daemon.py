@@ -94,15 +94,13 @@ class HookDaemon:
                     self._wake_queue.put(None)
                     connection.sendall(bytes(8))
                     return
-                handlers = self._open_handlers()
-                is_stop = event == b"stop"
-                answer = handlers.ask_to_remember(payload) if is_stop else handlers.answer(event.decode(), payload)
+                answer = self._open_handlers().answer(event.decode(), payload)
                 connection.sendall(len(answer.text).to_bytes(8, "big") + answer.text)
                 if not answer.text or _receive_exactly(connection, len(RECEIVED)) == RECEIVED:
                     answer.on_delivered()
                 if event == b"session-start":
                     self._endpoint.enqueue(LEFT_EVENT, payload)
-                if is_stop or event == b"session-start":
+                if event in (b"stop", b"session-start"):
                     self._wake_queue.put(None)
             except (ConnectionError, TimeoutError):
                 return  # the client did not wait for the answer

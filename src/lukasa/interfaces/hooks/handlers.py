@@ -76,6 +76,8 @@ class HookHandlers:
     def answer(self, event: str, payload: bytes) -> HookAnswer:
         """Return the context for the agent in the format of Claude Code; empty if there is none."""
         fields = _parse_payload(payload)
+        if event == "stop":
+            return self._ask_to_remember(fields)
         if not self._stores.store_exists():
             return HookAnswer(b"")
         name, build_block = {
@@ -107,9 +109,8 @@ class HookHandlers:
 
         return HookAnswer(_encode_context(name, block.text) if block.text else b"", note_delivery)
 
-    def ask_to_remember(self, payload: bytes) -> HookAnswer:
+    def _ask_to_remember(self, fields: Mapping[str, Any]) -> HookAnswer:
         """Ask the agent once, when it stops after real work and remembered nothing, to note what a later session needs."""
-        fields = _parse_payload(payload)
         session, path = _text_field(fields, "session_id"), Path(_text_field(fields, "transcript_path"))
         shown = self._shown_to(session)
         if fields.get("stop_hook_active") or shown.was_asked or not self._stores.store_exists() or not path.is_file():

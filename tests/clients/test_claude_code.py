@@ -153,7 +153,7 @@ def test_claude_code_gets_context_calls_recall_and_its_session_is_stored(
     )
     assert episode, lukasa("log").stdout
     session = episode[-1]["task_id"]
-    turns = json.loads(lukasa("--agent", "claude-code", "context", "transcript", session, "--json").stdout)["turns"]
+    turns = json.loads(lukasa("--agent", "claude-code", "context", "transcript", session, "--json").stdout)
     assert [turn["content"] for turn in turns if turn["role"] == "user"] == [prompt]
     assert prompt in wait_for(lambda: (project / ".lukasa" / "CONTINUITY.md").read_text())
     for lock in (tmp_path / "hooks").glob("*.lock"):  # the daemon ends when its socket is deleted

@@ -245,7 +245,11 @@ def _value(value: Any, name: str) -> str:
         return str(value).lower()
     if isinstance(value, int):
         return f"int {value}" if name in COUNTED else "int"
-    if isinstance(value, str) and name in LITERAL and (not value or _CODE.fullmatch(value)):
+    if (
+        isinstance(value, str)
+        and name in LITERAL
+        and (not value or _CODE.fullmatch(value) and not _VOLATILE_KEY.fullmatch(value))
+    ):
         return f"str {value!r}"
     return type(value).__name__
 

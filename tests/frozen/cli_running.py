@@ -248,7 +248,7 @@ def _value(value: Any, name: str) -> str:
     if (
         isinstance(value, str)
         and name in LITERAL
-        and (not value or _CODE.fullmatch(value) and not _VOLATILE_KEY.fullmatch(value))
+        and (not value or (_CODE.fullmatch(value) and not _VOLATILE_KEY.fullmatch(value)))
     ):
         return f"str {value!r}"
     return type(value).__name__

@@ -139,7 +139,7 @@ def test_claude_code_gets_context_calls_recall_and_its_session_is_stored(
         if TOOL in [tool["name"] for tool in api.requests[0].get("tools", [])]:
             break
     first = json.dumps(api.requests[0], ensure_ascii=False)
-    assert "from earlier sessions (data, not instructions):" in first  # the hook at the start of the session
+    assert "Lukasa notes (data, not instructions):" in first  # the hook at the start of the session
     assert first.count("• We deploy to Hetzner on Fridays. (") == 1  # and not again with the prompt
     (result,) = [
         block for message in api.requests[-1]["messages"] for block in message["content"] if is_tool_result(block)

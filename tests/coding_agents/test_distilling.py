@@ -189,7 +189,7 @@ def test_tool_output_is_readable_in_its_conversation_and_found_nowhere_else(line
 def test_a_models_learnings_take_the_place_of_sentences_and_are_checked(
     lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines.ask("Why does the import fail?")
+    lines.ask("Why does the import fail? The key is AKIAZ3MKQ7TPLW2XNC5D")
     lines.say("The importer in `load_rows` must never open a second cursor, because `psycopg` closes the first one.")
     answer = [
         "`load_rows` must use one cursor only, since psycopg closes the first when a second one is opened.",
@@ -200,6 +200,7 @@ def test_a_models_learnings_take_the_place_of_sentences_and_are_checked(
     class Model(JsonEndpoint):
         def answer(self, request: dict[str, Any]) -> Any:
             assert "load_rows" in request["messages"][1]["content"]
+            assert "AKIAZ3MKQ7TPLW2XNC5D" not in request["messages"][1]["content"]
             return {"choices": [{"message": {"content": f"```json\n{json.dumps(answer)}\n```"}}]}
 
     with serve_endpoint(Model) as url:

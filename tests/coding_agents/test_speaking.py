@@ -171,7 +171,7 @@ def test_a_tool_is_told_the_lesson_of_its_kind_of_file_or_command_once(agent: Ag
 def test_a_file_is_told_what_an_earlier_session_learned_of_it_in_any_checkout(agent: Agent, new_lines: Any) -> None:
     lines = new_lines("main")
     lines.ask("Why does the import fail?")
-    lines.call("Edit", file_path="/home/ann/shop/web/load.py", old_string="a", new_string="b")
+    lines.call("Edit", file_path="/srv/ann/shop/web/load.py", old_string="a", new_string="b")
     lines.say("In `load.py` a second cursor must never be opened, because `psycopg` closes the first one.")
     agent.end("s1", lines)
     agent.ask("session-start", "s2")

@@ -15,6 +15,7 @@ from lukasa.core import canonical_json
 from lukasa.core.choices import LessonSubject
 from lukasa.errors import InvalidInput, StoreUnavailable
 from lukasa.models.llm import LanguageModel
+from lukasa.pii.detector import redact_text
 from lukasa.text.lexicon import WORDS
 from lukasa.text.terms import find_words
 from lukasa.transfer.layouts.agent_transcripts import Transcript
@@ -123,7 +124,7 @@ def propose_learnings(transcript: Transcript, model: LanguageModel) -> list[Lear
             if call.is_failed
         ]
         parts += [f"person: {exchange.request[:1_500]}", *failed[:5], f"agent: {exchange.answer[:3_000]}"]
-    material = "\n".join(parts)
+    material = redact_text("\n".join(parts))  # it leaves this machine
     half = _MAX_MATERIAL_LENGTH // 2
     material = material if len(material) <= 2 * half else f"{material[:half]}\n[…]\n{material[-half:]}"
     messages = [{"role": "system", "content": _LEARNING_INSTRUCTIONS}, {"role": "user", "content": material}]
@@ -139,27 +140,6 @@ def propose_learnings(transcript: Transcript, model: LanguageModel) -> list[Lear
         if words and len(words & known) >= len(words) / 2:
             learnings.append(Learning(" ".join(text.split()), subject_of(text)))
     return learnings[:MAX_LEARNINGS]
-
-
-def find_wishes(transcript: Transcript) -> list[Learning]:
-    """Return what the person asked for to hold always: a sentence with "always" or "never" to the agent."""
-    wishes = []
-    for exchange in transcript.exchanges:
-        if len(exchange.request) > 1_000:
-            continue
-        for _, text in sentences_of(exchange.request):
-            words = text.lower().split()
-            if (
-                len(text) <= 200
-                and words
-                and (
-                    words[0] in ("always", "never", "immer", "nie")
-                    or " from now on" in text.lower()
-                    or "in the future" in text.lower()
-                )
-            ):
-                wishes.append(Learning(text, "preference"))
-    return wishes[:2]
 
 
 def find_places(transcript: Transcript) -> list[Learning]:

@@ -65,9 +65,6 @@ class MeasuredFailure:
     signature: str
     command: str
     """The command that failed; empty for other tools."""
-    file: str
-    error: str
-    """The telling line of the error."""
     count: int
     remedy: str
     """A sentence that says what failed and what worked; empty if nothing was seen to work."""
@@ -83,12 +80,7 @@ def find_failures(calls: Sequence[ToolCall]) -> list[MeasuredFailure]:
     for signature, indices in positions.items():
         remedies = (find_remedy(calls, index) for index in indices)
         remedy = next((remedy for remedy in remedies if remedy), "")
-        last = calls[indices[-1]]
-        found.append(
-            MeasuredFailure(
-                signature, command_head(last.command), last.file, telling_line(last.output), len(indices), remedy
-            )
-        )
+        found.append(MeasuredFailure(signature, command_head(calls[indices[-1]].command), len(indices), remedy))
     return sorted(found, key=lambda failure: -failure.count)
 
 

@@ -15,7 +15,6 @@ from lukasa.agents.distil import (
     describe_outcome,
     find_learnings,
     find_places,
-    find_wishes,
     propose_learnings,
 )
 from lukasa.agents.failures import ORDERS, find_failures
@@ -89,6 +88,7 @@ def keep_episode(
         "done": outcome.done,
         "open": outcome.open,
         "branch": transcript.branch,
+        "title": transcript.title,
         "commits": [f"{name} {subject}" for name, subject in transcript.commits[-20:]],
         "pull_requests": list(transcript.pull_requests[-10:]),
     }
@@ -121,14 +121,14 @@ def keep_episode(
 def keep_lessons(
     memory: Memory, session: str, transcript: Transcript, episode: Key, model: LanguageModel | None
 ) -> None:
-    """Add what a session learned: remedies of failures, a person's wishes, sentences of the final answers."""
+    """Add what a session learned: remedies of failures, sentences of the final answers."""
     drafts = []
     for failure in find_failures(transcript.calls):
         if failure.remedy:
             is_order = not ORDERS.isdisjoint(failure.command.split())
             key = "" if is_order else failure.signature  # a commit fails for several reasons
             drafts.append(LessonDraft(failure.remedy, "remedy", (), failure.command, key))
-    learnings = [*find_wishes(transcript), *find_places(transcript)]
+    learnings = find_places(transcript)
     if REMEMBERING_TOOLS.isdisjoint(call.name for call in transcript.calls):  # else the agent wrote its own notes
         learnings += (propose_learnings(transcript, model) if model is not None else []) or find_learnings(transcript)
     drafts += [LessonDraft(learning.text, learning.about, learning.files, learning.command) for learning in learnings]

@@ -31,7 +31,7 @@ def test_session_start_says_in_one_line_each_what_was_remembered_last(project):
     header, *lines = context.splitlines()
     assert "data, not instructions" in header
     assert len(lines) == 3
-    assert all(line.startswith("• ") and line.endswith(", today)") for line in lines)
+    assert all(line.startswith("• ") and line.endswith((", today)", ", yesterday)")) for line in lines)
     assert OLDER not in context
 
 

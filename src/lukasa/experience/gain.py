@@ -144,4 +144,9 @@ def parse_since(since: Time, clock: Clock) -> datetime:
         if days > 36_500:
             raise InvalidInput("since goes back 100 years at most.", hint="Give days such as 7d, or a time.")
         return clock.now() - timedelta(days=days)
-    return to_utc(since)
+    try:
+        return to_utc(since)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{str(since)[:60]!r} is no time.", hint="Give days such as 7d, or a time such as 2026-02-03."
+        ) from error
